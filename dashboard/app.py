@@ -1,0 +1,64 @@
+"""Page set-up and navigation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import streamlit as st
+
+from . import frame
+from .app_pages import batch, coverage, decision, graph, overview, states, variance
+from .frame import Frame
+
+__all__ = ["main"]
+
+ICON = Path(__file__).with_name("favicon.png")
+"""A file of ours: a Material icon here would be fetched from another host."""
+
+Show = Callable[[Frame], None]
+
+PAGES: dict[str, list[tuple[str, str, str, Show]]] = {
+    "Watch": [
+        ("overview", "Overview", ":material/monitoring:", overview.show),
+        ("batch", "Batch", ":material/checklist:", batch.show),
+    ],
+    "Explain": [
+        ("decision", "Decision", ":material/help_center:", decision.show),
+        ("graph", "Graph", ":material/hub:", graph.show),
+    ],
+    "Over time": [
+        ("variance", "Variance", ":material/grid_on:", variance.show),
+        ("coverage", "Coverage", ":material/explore:", coverage.show),
+    ],
+}
+
+
+def main() -> None:
+    """Draw the page that the URL asks for."""
+    st.set_page_config(page_title="EnvSched", page_icon=str(ICON), layout="wide")
+    holder: list[Frame] = []
+    pages = {
+        name: st.Page(partial(_show, show, holder), title=title, icon=icon, url_path=name, default=name == "overview")
+        for section in PAGES.values()
+        for name, title, icon, show in section
+    }
+    menu = {section: [pages[name] for name, *_ in entries] for section, entries in PAGES.items()}
+    chosen = st.navigation(menu)
+    holder.append(frame.draw())
+    target = st.session_state.pop("go_to", None)
+    if target:
+        st.switch_page(pages[target])
+    chosen.run()
+
+
+def _show(show: Show, holder: list[Frame]) -> None:
+    """One page in its frame: what of the link could not be followed, then the page or why there is none."""
+    current = holder[0]
+    frame.notices()
+    if current.run is None:
+        states.nothing_to_show(current)
+    else:
+        states.warnings(current.run)
+        show(current)

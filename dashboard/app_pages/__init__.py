@@ -1,0 +1,1 @@
+"""One file per page; each has `show(frame)` and answers one question."""

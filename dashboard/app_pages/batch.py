@@ -1,0 +1,139 @@
+"""Batch: what is in this step's batch, and where did it come from?"""
+
+from __future__ import annotations
+
+import pandas as pd
+import streamlit as st
+
+from .. import charts, loading, parts, words
+from ..frame import Frame
+from ..loading import Run
+from . import states
+
+__all__ = ["show"]
+
+MOST_ENVS = 40
+"""Environments in the composition chart; the table twin has all."""
+
+
+def show(frame: Frame) -> None:
+    """Composition against quotas, what the picks were scored for, the pick order, alike pairs."""
+    run, step = frame.run, frame.step
+    st.title("Batch" if step is None else f"Batch of step {step}")
+    if run is None or step is None:
+        return states.no_step(frame)
+    table = loading.batch(run, step, frame.filters)
+    composition = loading.composition(run, step)
+    if composition.empty:
+        return states.no_decisions(frame)
+    st.subheader(_sentence(run, step, composition), anchor=False)
+    left, right = st.columns([3, 2], gap="medium")
+    with left:
+        _composition(composition, frame)
+    with right:
+        _worth(run, step)
+    _order(table, frame)
+    _alike(run, step)
+    return None
+
+
+def _sentence(run: Run, step: int, composition: pd.DataFrame) -> str:
+    table = loading.steps(run)
+    row = table[table["step"] == step].iloc[0]
+    return words.batch_sentence(
+        step=step,
+        picks=int(row["picks"]),
+        envs=int(row["environments"]),
+        draws=int(row["draws"]),
+        bound=int((composition["blocked"] > 0).sum()),
+        mixed=int(composition["mixed"].sum()),
+        answered=int(composition["answered"].sum()),
+    )
+
+
+def _composition(table: pd.DataFrame, frame: Frame) -> None:
+    st.markdown("**Where the picks come from**")
+    if frame.filters.environments:
+        table = table[table["env"].isin(frame.filters.environments)]
+    shown = table.head(MOST_ENVS)
+    if len(shown) < len(table):
+        st.caption(words.size_note(len(shown), len(table), "environments, most picks first"))
+    parts.chart(charts.composition(shown), table, key="composition", alt="Picks by environment against quotas")
+
+
+def _worth(run: Run, step: int) -> None:
+    st.markdown("**What the picks were scored for**")
+    totals = loading.term_totals(run, step)
+    parts.chart(charts.term_totals(totals), totals, key="term_totals", alt="Mean signed terms per pick")
+    st.markdown("**How every task of the pool ended**")
+    counts = loading.outcome_counts(run, step)
+    counts = counts.assign(outcome=[words.outcome(code) for code in counts["outcome"]])
+    parts.table(counts, key="outcome_counts", columns={"tasks": st.column_config.NumberColumn(format="localized")})
+
+
+def _order(table: pd.DataFrame, frame: Frame) -> None:
+    st.subheader("Picks in order, then near misses, then a sample of the rest", anchor=False)
+    if table.empty:
+        st.info("No candidate on record passes the filters.", icon=":material/filter_alt_off:")
+        return
+    st.caption("Select a row to see why. Filters on the left narrow the table.")
+    keys = [f"{env}::{task}" for env, task in zip(table["env"], table["task"], strict=True)]
+    parts.pick_row(
+        _readable(table),
+        key="pick_order",
+        on_pick=lambda row: parts.go_to("decision", task=keys[row]),
+        columns={
+            "pick": st.column_config.NumberColumn("pick", help="1-based order in the step; empty when not picked"),
+            "score": st.column_config.NumberColumn(format="%.4f", help="score units, at the moment of picking"),
+            "over cut-off": st.column_config.NumberColumn(format="%+.4f"),
+            "predicted variance": st.column_config.ProgressColumn(format="%.3f", min_value=0.0, max_value=0.25),
+            "observed variance": st.column_config.NumberColumn(format="%.3f"),
+        },
+    )
+
+
+def _readable(table: pd.DataFrame) -> pd.DataFrame:
+    reasons = [words.reason(code, details) for code, details in zip(table["outcome"], table["details"], strict=True)]
+    frame = pd.DataFrame(
+        {
+            "pick": table["position"] + 1,
+            "environment": table["env"],
+            "task": table["task"],
+            "why": reasons,
+            "score": table["score"],
+            "over cut-off": table["margin"],
+            "rank before picks": table["rank"].where(table["rank"] > 0),
+            "predicted variance": table["variance"],
+            "evidence": table["state"],
+            "on record as": table["kept_as"].str.replace("_", " "),
+        }
+    )
+    came = [
+        "mixed" if mixed is True or mixed == 1 else "flat" if ended == "observed" else ended
+        for ended, mixed in zip(table["ended"].fillna(""), table["mixed"].fillna(False), strict=True)
+    ]
+    frame["what came"], frame["observed variance"] = came, table["observed"]
+    return frame
+
+
+def _alike(run: Run, step: int) -> None:
+    st.subheader("Picks that are alike", anchor=False)
+    pairs = loading.redundancy(run, step)
+    if pairs.empty:
+        st.caption("No two picks of this batch are tied in the graph.")
+        return
+    pairs = pairs.assign(a_position=pairs["a_position"] + 1, b_position=pairs["b_position"] + 1)
+    st.caption(
+        "The strongest ties of the graph between two picks of this batch; the similarity penalty keeps them few."
+    )
+    parts.table(
+        pairs,
+        key="alike",
+        columns={
+            "a": "task",
+            "b": "alike task",
+            "a_position": st.column_config.NumberColumn("pick"),
+            "b_position": st.column_config.NumberColumn("pick of the other"),
+            "weight": st.column_config.ProgressColumn("edge weight", format="%.2f", min_value=0.0, max_value=1.0),
+        },
+    )

@@ -1,0 +1,237 @@
+"""Decision: why was this task picked (or not) at this step?"""
+
+from __future__ import annotations
+
+import pandas as pd
+import streamlit as st
+
+from envsched_core.errors import EnvSchedError
+from envsched_core.records import Candidate
+
+from .. import charts, loading, parts, words
+from ..frame import Frame
+from ..loading import Explained, Run
+from . import rollouts, states
+
+__all__ = ["show"]
+
+
+def show(frame: Frame) -> None:
+    """The verdict, its terms, its evidence, its rivals, the task's history and its rollouts."""
+    run, step = frame.run, frame.step
+    st.title("Decision")
+    if run is None:
+        return
+    key = frame.task or _first_pick(run, step)
+    if key is None:
+        st.info("Choose a task on the left.", icon=":material/arrow_back:")
+        return
+    if frame.task is None:
+        st.caption("No task is chosen on the left, so the first one of this step is shown.")
+    parts.plain_text(f"{key}" if step is None else f"{key}   at step {step}")
+    if step is not None and loading.composition(run, step).empty:
+        states.no_decisions(frame)
+    elif step is not None:
+        _why(run, step, key)
+    _task_text(run, key)
+    _history(run, key, step)
+    rollouts.show(run, key, step)
+
+
+def _first_pick(run: Run, step: int | None) -> str | None:
+    if step is not None:
+        table = loading.batch(run, step)
+        if len(table):
+            return f"{table['env'].iloc[0]}::{table['task'].iloc[0]}"
+    keys, _ = loading.task_keys(run, (), 1)
+    return keys[0] if keys else None
+
+
+def _why(run: Run, step: int, key: str) -> None:
+    try:
+        found = loading.explained(run, step, key)
+        if found.candidate is None and st.session_state.get("rederive") == [run.path, step, key]:
+            with st.spinner("Computing the step again from the events …"):
+                found = loading.rederived(run, step, key)
+    except EnvSchedError as error:
+        st.error("This decision cannot be explained.", icon=":material/error:")
+        parts.plain_text(str(error))
+        return
+    _verdict(found, run, key)
+    if found.candidate is not None:
+        _terms_and_evidence(found, found.candidate)
+    _rivals(run, step, key, found)
+
+
+def _verdict(found: Explained, run: Run, key: str) -> None:
+    with st.container(border=True, key="verdict"):
+        if found.candidate is not None:
+            icon = "✅" if found.picked else "🚫"
+            parts.plain_text(f"{icon}  {found.verdict}")
+            c = found.candidate
+            sentence = words.prediction_sentence(
+                mean=c.mean, low=c.low, high=c.high, value=c.variance, usable=c.usable, rollouts=c.rollouts
+            )
+            st.caption(f"{sentence} Evidence: {c.state}.")
+            if found.source == "re-derived":
+                st.caption(":material/replay: Computed again from the run's events; it was not on record.")
+            return
+        if found.source == "nothing":
+            st.write("This step has no word on the task: it was not in the random sample of the rest.")
+        else:
+            sentence = words.standing_sentence(
+                rank=found.rank, score=found.score, cutoff=found.cutoff, code=found.outcome, eligible=found.eligible
+            )
+            parts.plain_text(f"🚫  {sentence}")
+            st.caption(f"Predicted variance {words.variance(found.variance)} of at most 0.25. Evidence: {found.state}.")
+        st.caption(
+            "Terms and evidence are recorded for picks, near misses and a random sample of the rest; for this task "
+            "they can be computed again from the run's events."
+        )
+        st.button(
+            "Compute its terms again", icon=":material/replay:", key="rederive_button",
+            on_click=_ask_again, args=([run.path, found.step, key],),
+        )  # fmt: skip
+
+
+def _ask_again(wanted: list[object]) -> None:
+    st.session_state["rederive"] = wanted
+
+
+def _terms_and_evidence(found: Explained, c: Candidate) -> None:
+    left, right = st.columns(2, gap="medium")
+    with left:
+        st.markdown("**How the score adds up**")
+        terms = pd.DataFrame(
+            [(words.term(name), value) for name, value in c.terms.items()] + [("score", c.score)],
+            columns=["term", "value"],
+        )
+        parts.chart(
+            charts.waterfall(c.terms, c.score, found.cutoff), terms, key="terms",
+            alt=f"Waterfall of the terms that sum to the score {words.number(c.score)}",
+        )  # fmt: skip
+        _limits(found, c)
+    with right:
+        st.markdown("**Where the prediction came from**")
+        shares = pd.DataFrame(
+            [(words.SOURCES.get(name, name), share) for name, share in c.shares.items()], columns=["source", "share"]
+        )
+        parts.chart(charts.evidence_split(c.shares), shares, key="shares", alt="Share of each source of evidence")
+        _evidence(c)
+
+
+def _limits(found: Explained, c: Candidate) -> None:
+    """The numbers the outcome follows from."""
+    lines = [words.reason(c.outcome, _json(c))]
+    if found.cutoff is not None:
+        lines.append(f"Cut-off {words.number(found.cutoff)}, margin {words.signed(c.score - found.cutoff)}.")
+    if found.quota is not None:
+        q = found.quota
+        lines.append(
+            f"Quota of its environment: {q.used} of {q.limit} used, {q.blocked} turned away, shadow price "
+            f"{words.number(q.price)}."
+        )
+    if found.runner_up is not None:
+        lines.append(f"Best task not picked: {found.runner_up} with score {words.number(found.runner_up_score)}.")
+    if found.trust is not None:
+        t = found.trust
+        lines.append(
+            f"Trust in use: within {t.tau_within:g}, across {t.tau_cross:g}, environment mean {t.kappa_env:g} rollouts, "
+            f"half-life {'none' if not t.half_life else f'{t.half_life:g} steps'}."
+        )
+    parts.plain_text("\n".join(lines))
+
+
+def _json(c: Candidate) -> str:
+    return pd.Series(c.details, dtype=object).to_json()
+
+
+def _evidence(c: Candidate) -> None:
+    if not c.evidence:
+        st.caption("No task had spoken for it yet: the prediction is its environment's and the overall mean.")
+        return
+    st.markdown("**Strongest evidence**")
+    keys = [f"{e.env}::{e.task}" for e in c.evidence]
+    table = pd.DataFrame(
+        {
+            "task": keys,
+            "relation": [e.relation for e in c.evidence],
+            "share": [e.share for e in c.evidence],
+            "edge weight": [e.weight for e in c.evidence],
+            "mean reward": [e.mean for e in c.evidence],
+            "rollouts": [e.rollouts for e in c.evidence],
+            "last step": [e.last_step for e in c.evidence],
+        }
+    )
+    parts.pick_row(
+        table,
+        key="evidence",
+        height=38 * (len(table) + 1) + 2,
+        on_pick=lambda row: parts.go_to("decision", task=keys[row]),
+        columns={
+            "share": st.column_config.ProgressColumn(
+                "share of the mean", format="percent", min_value=0.0, max_value=1.0
+            ),
+            "edge weight": st.column_config.NumberColumn(format="%.2f"),
+            "mean reward": st.column_config.NumberColumn(format="%.2f"),
+            "rollouts": st.column_config.NumberColumn("rollouts (aged)", format="%.1f"),
+        },
+    )
+
+
+def _rivals(run: Run, step: int, key: str, found: Explained) -> None:
+    st.subheader("Just above and just below it", anchor=False)
+    table = loading.rivals(run, step, key)
+    if table.empty:
+        st.caption("No other task of this step is on record.")
+        return
+    st.caption("By rank before any pick; scores are those at the moment of picking, or against the finished batch.")
+    keys = [f"{env}::{task}" for env, task in zip(table["env"], table["task"], strict=True)]
+    left, right = st.columns(2, gap="medium")
+    with left:
+        st.plotly_chart(
+            charts.rivals(table, found.cutoff), key="rivals_chart", alt="Scores of the tasks next in rank",
+            config={"displaylogo": False},
+        )  # fmt: skip
+    with right:
+        shown = table.assign(outcome=[words.outcome(code) for code in table["outcome"]]).rename(
+            columns={"this": "this task", "env": "environment", "variance": "predicted variance", "state": "evidence"}
+        )
+        parts.pick_row(
+            shown,
+            key="rivals",
+            height=38 * (len(table) + 1) + 2,
+            on_pick=lambda row: parts.go_to("decision", task=keys[row]),
+            columns={
+                "score": st.column_config.NumberColumn(format="%.4f"),
+                "predicted variance": st.column_config.NumberColumn(format="%.3f"),
+            },
+        )
+
+
+def _task_text(run: Run, key: str) -> None:
+    spec = loading.task(run, key)
+    with st.expander("The task as the catalogue has it", icon=":material/description:"):
+        facts = [
+            f"{len(spec.tools)} tools: {', '.join(t.name for t in spec.tools[:12])}" if spec.tools else "no tools known"
+        ]
+        if spec.calls:
+            facts.append(f"reference calls: {' > '.join(spec.calls)}")
+        if spec.verifier:
+            facts.append(f"verifier: {spec.verifier}")
+        if spec.draws is not None:
+            facts.append(f"recorded groups: {spec.draws}")
+        parts.plain_text("\n".join(facts))
+        if spec.text:
+            st.code(spec.text[:20_000], language=None, wrap_lines=True)
+
+
+def _history(run: Run, key: str, step: int | None) -> None:
+    st.subheader("This task over the run", anchor=False)
+    table = loading.timeline(run, key)
+    if table.empty:
+        st.caption("No step has a word on this task.")
+        return
+    parts.chart(
+        charts.timeline(table, step), table, key="timeline", alt="Predicted and observed variance of the task by step"
+    )

@@ -1,0 +1,136 @@
+"""Overview: is the run healthy, and what did scheduling buy?"""
+
+from __future__ import annotations
+
+import pandas as pd
+import streamlit as st
+
+from .. import charts, loading, parts, words
+from ..frame import Frame
+from ..loading import Run, Summary
+from . import states
+
+__all__ = ["show"]
+
+KINDS = {
+    "import": "an imported log",
+    "replay": "a replay over recorded groups: it says nothing about how the choice would have changed the policy",
+    "audit": "an audit: the log's own order, and what would have been picked",
+    "live": "a live run",
+    "shadow": "a shadow run: nothing in the trainer changed",
+}
+
+
+def show(frame: Frame) -> None:
+    """Headline numbers, what came of each step, and the runs of the folder."""
+    run = frame.run
+    if run is None:
+        return
+    st.title("Overview")
+    found = loading.summary(run)
+    uniform = loading.comparator(run)
+    _what(frame, found)
+    st.subheader(
+        words.overview_sentence(
+            share=found.informative_share,
+            uniform=uniform.share,
+            wasted=found.wasted_rollouts,
+            rollouts=found.rollouts,
+            picks=found.picks,
+            waiting=found.open,
+        ),
+        anchor=False,
+    )
+    _headline(found, uniform.share, uniform.how)
+    if not found.picks:
+        states.no_decisions(frame)
+    _steps(frame, run)
+    _runs(frame)
+
+
+def _what(frame: Frame, found: Summary) -> None:
+    kind = KINDS.get(found.kind, found.kind)
+    scheduler = f", scheduler {found.scheduler}" if found.scheduler else ""
+    row = frame.runs[frame.runs["name"] == frame.name].iloc[0]
+    simulated = "; its rewards are simulated" if row["simulated"] else ""
+    parts.plain_text(f"{frame.name}: {kind}{scheduler}{simulated}.")
+
+
+def _headline(found: Summary, uniform: float | None, how: str) -> None:
+    share = found.informative_share
+    gain = None if share is None or uniform is None else f"{100 * (share - uniform):+.0f} points against uniform"
+    wasted = found.wasted_rollouts / found.rollouts if found.rollouts else None
+    row = st.columns(4)
+    row[0].metric(
+        "Informative groups", words.percent(share), gain, border=True,
+        help=f"Share of observed groups with mixed rewards. Uniform: {words.percent(uniform)} ({how}).",
+    )  # fmt: skip
+    row[1].metric(
+        "Mean variance realised", words.variance(found.mean_variance), border=True,
+        help="Mean variance of the rewards in a group, mapped to [0, 1]; at most 0.25.",
+    )  # fmt: skip
+    row[2].metric(
+        "Wasted rollouts", f"{words.count(found.wasted_rollouts)} ({words.percent(wasted)})", border=True,
+        help=f"Of {words.count(found.rollouts)} rollouts: those in groups whose rewards were all the same.",
+    )  # fmt: skip
+    row[3].metric(
+        "Environments covered", f"{words.count(found.environments_covered)} of {words.count(found.environments)}",
+        border=True, help=f"Tasks: {words.count(found.tasks_covered)} of {words.count(found.tasks)}.",
+    )  # fmt: skip
+    row = st.columns(4)
+    row[0].metric("Steps", words.count(found.steps), border=True)
+    row[1].metric(
+        "Picks" if found.picks else "Groups", words.count(found.picks or found.groups), border=True,
+        help=f"{words.count(found.draws)} of them uniform draws; {words.count(found.open)} wait for their result.",
+    )  # fmt: skip
+    row[2].metric(
+        "Quota hits", words.count(found.quota_hits), border=True,
+        help="Environment quotas that turned candidates away, summed over steps.",
+    )  # fmt: skip
+    row[3].metric(
+        "Predicted variance of picks", words.variance(found.predicted_variance), border=True,
+        help="Mean over the picks when they were chosen; compare with the variance realised.",
+    )  # fmt: skip
+
+
+def _steps(frame: Frame, run: Run) -> None:
+    st.subheader("What came of each step", anchor=False)
+    table = loading.steps(run)
+    if table.empty:
+        st.caption("The groups of this log carry no step, so there is nothing to draw over time.")
+        return
+    st.caption("Click a step to see its batch.")
+    parts.chart(
+        charts.steps(table, frame.step),
+        table,
+        key="steps",
+        alt=f"Groups by outcome over {len(table)} steps",
+        on_click=lambda step: parts.go_to("batch", step=_first(step)),
+    )
+
+
+def _first(value: object) -> int:
+    """Customdata of a point: the step, or a list that starts with it."""
+    return int(value[0]) if isinstance(value, list) else int(str(value))
+
+
+def _runs(frame: Frame) -> None:
+    st.subheader("Runs in this folder", anchor=False)
+    table = frame.runs.drop(columns=["path", "run_id"])
+    readable = list(frame.runs["name"])
+    parts.pick_row(
+        table,
+        key="runs",
+        height=min(38 * (len(table) + 1) + 2, 320),
+        on_pick=lambda row: parts.go_to("overview", run=readable[row]),
+        columns={
+            "name": "run",
+            "batch_size": st.column_config.NumberColumn("picks a step", format="localized"),
+            "source": "made from",
+            "created": st.column_config.DatetimeColumn("created (UTC)", format="YYYY-MM-DD HH:mm"),
+        },
+    )
+
+
+def _created(table: pd.DataFrame) -> pd.DataFrame:
+    return table.assign(created=pd.to_datetime(table["created"], errors="coerce", utc=True))

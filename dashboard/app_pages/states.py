@@ -1,0 +1,52 @@
+"""What a page says when there is nothing, or not everything, to show."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from .. import loading, parts, words
+from ..frame import Frame
+from ..loading import Run
+
+__all__ = ["no_decisions", "no_step", "nothing_to_show", "warnings"]
+
+
+def nothing_to_show(frame: Frame) -> None:
+    """No run in the folder, or one that cannot be read."""
+    st.title("EnvSched")
+    if frame.runs.empty:
+        st.info("There are no runs here yet.", icon=":material/folder_open:")
+        parts.plain_text(f"Folder: {loading.folder().resolve()}")
+        st.write("Make one from a log, or open the recorded one:")
+        st.code("envsched import LOG --out runs/log\nenvsched replay runs/log --out runs/replay\nenvsched demo", "bash")
+        return
+    st.error("This run cannot be read; the others can still be chosen on the left.", icon=":material/error:")
+    parts.plain_text(frame.problem)
+
+
+def warnings(run: Run) -> None:
+    """Lines that could not be read: told on every page, since every number may be short of them."""
+    health = loading.health(run)
+    if health.problems:
+        st.warning(
+            f"{words.count(len(health.problems))} lines of the event log could not be read and are left out.",
+            icon=":material/warning:",
+        )
+        with st.expander("Which lines"):
+            for problem in health.problems[:20]:
+                parts.plain_text(f"{problem.segment}:{problem.line} (byte {problem.offset:,}): {problem.message}")
+
+
+def no_decisions(frame: Frame) -> None:
+    """An imported log holds groups but no decisions."""
+    st.info("This run is a log: it holds results, but no decision was recorded.", icon=":material/info:")
+    st.write("Replay it, and every page answers for the replay:")
+    st.code(
+        f"envsched replay {loading.folder() / frame.name} --out {loading.folder() / (frame.name + '-replay')}", "bash"
+    )
+
+
+def no_step(frame: Frame) -> None:
+    """Nothing was asked or observed with a step."""
+    st.info("No events with a step yet; waiting for the first batch.", icon=":material/hourglass_empty:")
+    st.caption("This page fills by itself while the run is being written.")

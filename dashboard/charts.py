@@ -1,0 +1,303 @@
+"""Tables to Plotly figures; pure. Labels from logs are escaped, scales are fixed, numbers carry their unit.
+
+Plotly draws a subset of HTML and LaTeX in labels: `label` neutralises both. Colours are Okabe-Ito ones that
+pass 3:1 on the light and on the dark background; outcomes and relations differ in shape or pattern too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import plotly.graph_objects as go
+
+from . import words
+
+__all__ = [
+    "VARIANCE_RANGE",
+    "composition",
+    "coverage",
+    "evidence_split",
+    "label",
+    "quota_hits",
+    "rivals",
+    "steps",
+    "term_totals",
+    "timeline",
+    "variance_grid",
+    "waterfall",
+]
+
+BLUE, VERMILION, GREEN, PURPLE, GREY = "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#8A8F98"
+SOURCE_COLOURS = {"own": BLUE, "within": GREEN, "cross": VERMILION, "environment": PURPLE, "global": GREY}
+VARIANCE_RANGE = (0.0, 0.25)
+"""What every variance colour scale spans, so that colours mean the same at every step."""
+DIFFERENCE = [[0.0, "#2166AC"], [0.5, "#F7F7F7"], [1.0, "#B35806"]]
+MOST_WEBGL_FREE = 5_000
+"""Cells up to which the click overlay is SVG; beyond it needs WebGL."""
+
+
+def label(text: object, most: int = 48) -> str:
+    """A text from a log as Plotly may show it: cut, without line breaks, HTML or LaTeX."""
+    flat = "".join(c if c.isprintable() else " " for c in str(text))
+    cut = flat if len(flat) <= most else flat[: most - 1] + "…"
+    for raw, safe in (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;"), ("$", "&#36;"), ("%{", "% {")):
+        cut = cut.replace(raw, safe)
+    return cut
+
+
+def _figure(height: int, **layout: Any) -> go.Figure:
+    """An empty figure with our margins (Plotly's own squeeze small charts) and stable zoom."""
+    figure = go.Figure()
+    figure.update_layout(
+        height=height,
+        margin={"l": 10, "r": 10, "t": 10, "b": 10},
+        uirevision="keep",
+        hoverlabel={"align": "left"},
+        legend={"orientation": "h", "yanchor": "bottom", "y": 1.0, "x": 0},
+        bargap=0.15,
+    )
+    figure.update_xaxes(automargin=True)
+    figure.update_yaxes(automargin=True)
+    return figure.update_layout(**layout)
+
+
+def steps(table: pd.DataFrame, chosen: int | None = None) -> go.Figure:
+    """Groups of each step by how they came out; a click gives the step (customdata)."""
+    figure = _figure(260, barmode="stack", clickmode="event+select")
+    for column, name, colour, pattern in (
+        ("mixed", "mixed rewards (they teach)", BLUE, ""),
+        ("flat", "all rewards the same (wasted)", GREY, "/"),
+        ("waiting", "no result yet", "rgba(138,143,152,0.35)", "."),
+        ("ended", "released or expired", VERMILION, "x"),
+    ):
+        if table[column].sum():
+            marker = {"color": colour, "pattern": {"shape": pattern, "fgopacity": 0.7, "size": 5}}
+            hover = f"step %{{x}}<br>{name}: %{{y}} groups<extra></extra>"
+            figure.add_bar(
+                x=table["step"],
+                y=table[column],
+                name=name,
+                marker=marker,
+                customdata=table["step"],
+                hovertemplate=hover,
+            )
+    figure.update_xaxes(title="step", dtick=1 if len(table) <= 20 else None, tickformat="d")
+    figure.update_yaxes(title="groups")
+    return _mark_step(figure, chosen)
+
+
+def _mark_step(figure: go.Figure, step: int | None) -> go.Figure:
+    if step is not None:
+        figure.add_vline(x=step, line={"dash": "dot", "width": 1.5, "color": GREY})
+    return figure
+
+
+def composition(table: pd.DataFrame) -> go.Figure:
+    """Picks of each environment, its quota and what uniform draws would take."""
+    figure = _figure(90 + 22 * len(table), yaxis={"autorange": "reversed"})
+    names = [label(env, 32) for env in table["env"]]
+    rows = list(range(len(names)))
+    figure.add_bar(
+        x=table["picks"], y=rows, orientation="h", name="picks", marker={"color": BLUE},
+        customdata=names, hovertemplate="%{customdata}: %{x} picks<extra></extra>",
+    )  # fmt: skip
+    figure.add_scatter(
+        x=table["limit_picks"], y=rows, mode="markers", name="quota (most allowed)", customdata=names,
+        marker={"symbol": "line-ns-open", "size": 15, "color": VERMILION, "line": {"width": 3}},
+        hovertemplate="%{customdata}: at most %{x} picks a step<extra></extra>",
+    )  # fmt: skip
+    figure.add_scatter(
+        x=table["expected"], y=rows, mode="markers", name="uniform draws (expected)", customdata=names,
+        marker={"symbol": "diamond-open", "size": 8, "color": GREY},
+        hovertemplate="%{customdata}: uniform draws would take %{x:.1f}<extra></extra>",
+    )  # fmt: skip
+    figure.update_yaxes(tickvals=rows, ticktext=names)
+    figure.update_xaxes(title="picks in this step", rangemode="tozero")
+    return figure
+
+
+def term_totals(table: pd.DataFrame) -> go.Figure:
+    """Mean signed term per pick."""
+    shown = table[table["mean"].abs() > 1e-6]
+    figure = _figure(80 + 30 * len(shown), yaxis={"autorange": "reversed"}, showlegend=False)
+    colours = [BLUE if value >= 0 else VERMILION for value in shown["mean"]]
+    figure.add_bar(
+        x=shown["mean"], y=[words.term(label(name)) for name in shown["name"]], orientation="h",
+        marker={"color": colours}, text=[words.signed(v) for v in shown["mean"]], textposition="auto",
+        hovertemplate="%{y}: %{x:+.4f} per pick<extra></extra>",
+    )  # fmt: skip
+    figure.update_xaxes(title="score units per pick", zeroline=True)
+    return figure
+
+
+def waterfall(terms: Mapping[str, float], score: float, cutoff: float | None) -> go.Figure:
+    """How signed terms add up to the score, with the cut-off it is held against."""
+    shown = {name: value for name, value in terms.items() if abs(value) > 1e-6}
+    names = [words.term(label(name)) for name in shown] + ["score"]
+    values = [*shown.values(), score]
+    figure = _figure(90 + 34 * len(names), yaxis={"autorange": "reversed"}, showlegend=False)
+    figure.add_waterfall(
+        orientation="h", y=names, x=values, measure=["relative"] * len(shown) + ["total"],
+        text=[words.signed(v) for v in shown.values()] + [words.number(score)], textposition="auto",
+        increasing={"marker": {"color": BLUE}}, decreasing={"marker": {"color": VERMILION}},
+        totals={"marker": {"color": GREY}}, connector={"line": {"color": GREY, "width": 1}},
+        hovertemplate="%{y}: %{text}<extra></extra>",
+    )  # fmt: skip
+    if cutoff is not None:
+        figure.add_vline(
+            x=cutoff, line={"dash": "dash", "width": 2, "color": PURPLE}, annotation_text=f"cut-off {cutoff:.3g}",
+            annotation_position="bottom right", annotation_font={"color": PURPLE},
+        )  # fmt: skip
+    figure.update_xaxes(title="score units")
+    return figure
+
+
+def evidence_split(shares: Mapping[str, float]) -> go.Figure:
+    """Where the predicted mean came from: one bar that sums to 1."""
+    figure = _figure(120, barmode="stack", yaxis={"visible": False}, legend={"traceorder": "normal"})
+    for source in [*words.SOURCES, *(name for name in shares if name not in words.SOURCES)]:
+        share = shares.get(source, 0.0)
+        if share > 0:
+            name = words.SOURCES.get(source, label(source))
+            figure.add_bar(
+                x=[share], y=[""], orientation="h", name=name, marker={"color": SOURCE_COLOURS.get(source, GREY)},
+                text=[words.percent(share)], textposition="inside", insidetextanchor="middle",
+                hovertemplate=f"{name}: %{{x:.1%}}<extra></extra>",
+            )  # fmt: skip
+    figure.update_xaxes(range=[0, 1], tickformat=".0%", title="share of the predicted mean")
+    return figure
+
+
+def rivals(table: pd.DataFrame, cutoff: float | None) -> go.Figure:
+    """Scores of the tasks just above and below one task; the task itself is outlined."""
+    figure = _figure(70 + 26 * len(table), yaxis={"autorange": "reversed"}, showlegend=False)
+    keys = [f"{env}::{task}" for env, task in zip(table["env"], table["task"], strict=True)]
+    names = [f"#{rank} {label(key, 40)}" for rank, key in zip(table["rank"], keys, strict=True)]
+    colours = [BLUE if code in ("selected", "uniform_draw") else GREY for code in table["outcome"]]
+    widths = [2 if this else 0 for this in table["this"]]
+    figure.add_bar(
+        x=table["score"], y=names, orientation="h",
+        marker={"color": colours, "line": {"width": widths, "color": VERMILION}},
+        text=[words.outcome(code) for code in table["outcome"]], textposition="auto",
+        hovertemplate="%{y}<br>score %{x:.4f}<br>%{text}<extra></extra>",
+    )  # fmt: skip
+    if cutoff is not None:
+        figure.add_vline(x=cutoff, line={"dash": "dash", "width": 2, "color": PURPLE})
+    figure.update_xaxes(title="score")
+    return figure
+
+
+def timeline(table: pd.DataFrame, chosen: int | None) -> go.Figure:
+    """Predicted and observed variance of one task over the steps, and where it was picked."""
+    figure = _figure(260)
+    known = table[table["variance"].notna()]
+    figure.add_scatter(
+        x=known["step"], y=known["variance"], mode="lines+markers", name="predicted variance",
+        line={"color": GREY, "width": 2}, marker={"size": 4},
+        customdata=np.stack([known["rank"].astype(float), known["score"].astype(float)], axis=-1),
+        hovertemplate="step %{x}<br>predicted %{y:.3f}<br>rank %{customdata[0]}, score %{customdata[1]:.3f}"
+        "<extra></extra>",
+    )  # fmt: skip
+    picked = known[known["position"].notna()]
+    figure.add_scatter(
+        x=picked["step"], y=picked["variance"], mode="markers", name="picked",
+        marker={"symbol": "triangle-up", "size": 13, "color": BLUE},
+        hovertemplate="step %{x}: picked<extra></extra>",
+    )  # fmt: skip
+    seen = table[table["observed"].notna()]
+    symbols = ["circle" if mixed else "circle-open" for mixed in seen["mixed"].fillna(False)]
+    figure.add_scatter(
+        x=seen["step"], y=seen["observed"], mode="markers", name="observed variance (open: flat group)",
+        marker={"symbol": symbols, "size": 11, "color": VERMILION, "line": {"width": 2}},
+        hovertemplate="step %{x}<br>observed %{y:.3f}<extra></extra>",
+    )  # fmt: skip
+    figure.update_yaxes(range=[-0.012, 0.262], title="reward variance")
+    figure.update_xaxes(title="step", tickformat="d", dtick=1 if len(table) <= 20 else None)
+    return _mark_step(figure, chosen)
+
+
+def variance_grid(
+    envs: Sequence[str], columns: Sequence[int], values: np.ndarray[Any, np.dtype[np.float32]], *, span: int, kind: str
+) -> go.Figure:
+    """Environments by steps, coloured by variance; blanks are not known. A click gives (row, step) as customdata.
+
+    A heatmap reports no clicks, so invisible squares lie over it.
+    """
+    figure = _figure(min(140 + 17 * max(len(envs), 3), 1400), clickmode="event+select")
+    low, high = (-0.25, 0.25) if kind == "difference" else VARIANCE_RANGE
+    names = [label(env, 32) for env in envs]
+    rows = np.arange(len(names))
+    unit = {"difference": "observed - predicted"}.get(kind, f"{kind} variance")
+    figure.add_heatmap(
+        z=values, x=list(columns), y=rows, zmin=low, zmax=high, hoverinfo="skip", xgap=1, ygap=1,
+        colorscale=DIFFERENCE if kind == "difference" else "Cividis",
+        colorbar={"title": {"text": unit, "side": "right"}, "thickness": 14},
+    )  # fmt: skip
+    r, c = np.nonzero(np.isfinite(values))
+    scatter = go.Scatter if len(r) <= MOST_WEBGL_FREE else go.Scattergl
+    steps_at = np.asarray(columns)[c] if len(columns) else c
+    invisible = {"marker": {"opacity": 0}}
+    cells = zip(r, steps_at, values[r, c], strict=True)
+    figure.add_trace(
+        scatter(
+            x=steps_at, y=r, mode="markers", showlegend=False, selected=invisible, unselected=invisible,
+            marker={"symbol": "square", "size": 14, "opacity": 0}, customdata=np.stack([r, steps_at], axis=-1),
+            text=[f"{names[i]}<br>{_steps_text(s, span)}<br>{unit} {v:.3f}" for i, s, v in cells],
+            hovertemplate="%{text}<extra></extra>",
+        )
+    )  # fmt: skip
+    figure.update_yaxes(tickvals=rows, ticktext=names, autorange="reversed", showgrid=False, zeroline=False)
+    figure.update_xaxes(
+        title="step" if span == 1 else f"step (each column spans {span})", tickformat="d", showgrid=False
+    )
+    return figure
+
+
+def _steps_text(step: int, span: int) -> str:
+    return f"step {step}" if span == 1 else f"steps {step} to {step + span - 1}"
+
+
+def coverage(table: pd.DataFrame, column: str, total: int, chosen: int | None) -> go.Figure:
+    """Distinct tasks or environments reached so far, uniform draws beside it, the whole as a line."""
+    figure = _figure(280)
+    hover = "step %{x}: %{y:,.1f}<extra></extra>"
+    figure.add_scatter(
+        x=table["step"], y=table[column], name="this run", mode="lines+markers", line={"color": BLUE, "width": 3},
+        hovertemplate=hover,
+    )  # fmt: skip
+    figure.add_scatter(
+        x=table["step"], y=table[f"uniform_{column}"], name="uniform draws (expected)", mode="lines",
+        line={"color": GREY, "width": 2, "dash": "dash"}, hovertemplate=hover,
+    )  # fmt: skip
+    most = float(max(table[column].max(), table[f"uniform_{column}"].max())) if len(table) else 0.0
+    if total <= 1.6 * most:
+        figure.add_hline(y=total, line={"dash": "dot", "color": GREY}, annotation_text=f"all {total:,}")
+    figure.update_yaxes(title=f"distinct {column} so far", rangemode="tozero")
+    figure.update_xaxes(title="step", tickformat="d", dtick=1 if len(table) <= 20 else None)
+    return _mark_step(figure, chosen)
+
+
+def quota_hits(table: pd.DataFrame) -> go.Figure:
+    """Where and when an environment's quota turned candidates away; larger = higher shadow price."""
+    envs = list(dict.fromkeys(table["env"]))
+    names = [label(env, 32) for env in envs]
+    figure = _figure(110 + 20 * len(envs), showlegend=False)
+    place = {env: i for i, env in enumerate(envs)}
+    price = table["price"].to_numpy(dtype=float)
+    size = 8 + 14 * price / max(float(price.max(initial=0.0)), 1e-12)
+    figure.add_scatter(
+        x=table["step"], y=[place[env] for env in table["env"]], mode="markers",
+        marker={"symbol": "square", "size": size, "color": VERMILION, "opacity": 0.85},
+        text=[
+            f"{label(hit.env)}<br>step {hit.step}: {hit.blocked} turned away at {hit.used} of {hit.limit_picks} picks"
+            f"<br>shadow price {hit.price:.3f}"
+            for hit in table.itertuples()
+        ],
+        hovertemplate="%{text}<extra></extra>",
+    )  # fmt: skip
+    figure.update_yaxes(tickvals=list(range(len(names))), ticktext=names, autorange="reversed")
+    figure.update_xaxes(title="step", tickformat="d")
+    return figure

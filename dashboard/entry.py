@@ -1,0 +1,5 @@
+"""What `streamlit run` gets."""
+
+from envsched_dashboard.app import main
+
+main()

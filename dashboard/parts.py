@@ -1,0 +1,104 @@
+"""Pieces that every page uses: a chart with its table twin, a download, a clickable table, plain notices."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pandas as pd
+import plotly.graph_objects as go
+import streamlit as st
+
+__all__ = ["chart", "csv", "go_to", "pick_row", "plain_text", "table", "twin"]
+
+MOST_ROWS = 500
+"""Rows a table sends to the browser; the download has them all."""
+FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
+
+Click = Callable[[Any], None]
+Columns = Mapping[str, Any]
+
+
+def plain_text(text: str) -> None:
+    """A sentence that may hold text from a log: shown as it is, never as markdown."""
+    st.text(text)
+
+
+def go_to(page: str, **values: Any) -> None:
+    """From a callback: set values of the frame (run, step, task, env, ...) and open another page."""
+    for key, value in values.items():
+        st.session_state[key] = value
+    st.session_state["go_to"] = page
+
+
+def chart(figure: go.Figure, data: pd.DataFrame, *, key: str, alt: str, on_click: Click | None = None) -> None:
+    """A figure with its table twin. `on_click` gets the customdata of the point that was clicked."""
+    if on_click is None:
+        st.plotly_chart(figure, key=key, alt=alt, config={"displaylogo": False})
+    else:
+        st.plotly_chart(
+            figure, key=key, alt=alt, config={"displaylogo": False}, selection_mode="points",
+            on_select=lambda: _clicked(key, on_click),
+        )  # fmt: skip
+    twin(data, key=key)
+
+
+def _clicked(key: str, on_click: Click) -> None:
+    """Hand the first selected point's customdata on. Bracket access: tests inject plain dicts."""
+    points = st.session_state[key]["selection"]["points"]
+    if points and points[0].get("customdata") is not None:
+        on_click(points[0]["customdata"])
+
+
+def twin(data: pd.DataFrame, *, key: str) -> None:
+    """The numbers of a chart as a table, closed until asked for."""
+    with st.expander("Show as table", icon=":material/table_rows:"):
+        table(data, key=f"{key}_table")
+
+
+def table(data: pd.DataFrame, *, key: str, columns: Columns | None = None) -> None:
+    """A table of plain cells with a download of all its rows."""
+    st.dataframe(data.head(MOST_ROWS), key=key, hide_index=True, column_config=columns)
+    _below(data, key)
+
+
+def _below(data: pd.DataFrame, key: str) -> None:
+    note, button = st.columns([4, 1], vertical_alignment="center")
+    if len(data) > MOST_ROWS:
+        note.caption(f"First {MOST_ROWS:,} of {len(data):,} rows; the download has all.")
+    button.download_button(
+        "CSV", csv(data), f"{key}.csv", "text/csv", key=f"{key}_csv", icon=":material/download:", on_click="ignore",
+        width="stretch",
+    )  # fmt: skip
+
+
+def pick_row(
+    data: pd.DataFrame, *, key: str, on_pick: Click, columns: Columns | None = None, height: int = 420
+) -> None:
+    """A table whose rows can be picked; `on_pick` gets the row's position in `data`."""
+    shown = data.head(MOST_ROWS)
+    st.dataframe(
+        shown, key=key, hide_index=True, column_config=columns, height=height, selection_mode="single-row",
+        on_select=lambda: _picked(key, on_pick),
+    )  # fmt: skip
+    _below(data, key)
+
+
+def _picked(key: str, on_pick: Click) -> None:
+    rows = st.session_state[key]["selection"]["rows"]
+    if rows:
+        on_pick(rows[0])
+
+
+def csv(data: pd.DataFrame) -> bytes:
+    """All rows as CSV; texts that a spreadsheet would run as a formula get a leading apostrophe."""
+    safe = data.rename(columns=_neutral)
+    for column in safe.columns:
+        if not pd.api.types.is_numeric_dtype(safe[column]):
+            safe[column] = safe[column].map(_neutral)
+    text: str = safe.to_csv(index=False)
+    return text.encode("utf-8")
+
+
+def _neutral(value: Any) -> Any:
+    return f"'{value}" if isinstance(value, str) and value.lstrip(" \n").startswith(FORMULA_STARTS) else value

@@ -1,0 +1,207 @@
+"""Numbers to plain sentences and labels; pure. Nothing here knows Streamlit, Plotly or a run folder."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+
+__all__ = [
+    "OUTCOMES",
+    "SOURCES",
+    "TERMS",
+    "age",
+    "batch_sentence",
+    "count",
+    "coverage_sentence",
+    "number",
+    "outcome",
+    "overview_sentence",
+    "percent",
+    "prediction_sentence",
+    "reason",
+    "signed",
+    "size_note",
+    "standing_sentence",
+    "term",
+    "variance",
+]
+
+MISSING = "n/a"
+VARIANCE_MOST = 0.25
+"""The largest variance a reward in [0, 1] can have."""
+
+OUTCOMES: dict[str, tuple[str, str]] = {
+    "selected": ("✔", "picked"),
+    "uniform_draw": ("⚄", "picked by a uniform draw"),
+    "quota_full": ("▦", "environment quota full"),
+    "too_similar": ("≈", "too similar to a pick"),
+    "below_cutoff": ("↓", "below the cut-off"),
+    "in_flight": ("…", "waiting for its result"),
+    "cooling_down": ("❄", "cooling down"),
+    "unavailable": ("∅", "not available"),
+}
+"""Outcome code -> (sign, words): never told by colour alone."""
+
+TERMS: dict[str, str] = {
+    "exploitation": "predicted variance",
+    "uncertainty": "uncertainty",
+    "coverage_environment": "environment coverage",
+    "coverage_pattern": "pattern coverage",
+    "coverage_task": "task coverage",
+    "similarity_penalty": "similarity penalty",
+    "draw": "random draw",
+    "tie_break": "tie-break",
+    "turn_environment": "environment's turn",
+    "turn_task": "task's turn",
+}
+"""Term of a score -> words; a term not listed shows its own name."""
+
+SOURCES: dict[str, str] = {
+    "own": "own history",
+    "within": "alike tasks, same environment",
+    "cross": "alike tasks, other environments",
+    "environment": "its environment's mean",
+    "global": "mean over everything",
+}
+"""Source of evidence -> words, nearest first."""
+
+
+def _known(value: float | None) -> bool:
+    try:
+        return value is not None and not math.isnan(value)
+    except TypeError:  # pandas.NA
+        return False
+
+
+def number(value: float | None, digits: int = 3) -> str:
+    """`digits` significant digits; n/a for a missing value."""
+    return f"{value:.{digits}g}" if value is not None and _known(value) else MISSING
+
+
+def signed(value: float | None) -> str:
+    """A signed term of a score."""
+    return f"{value:+.3g}" if value is not None and _known(value) else MISSING
+
+
+def variance(value: float | None) -> str:
+    """A variance to 3 significant digits."""
+    return number(value)
+
+
+def percent(value: float | None) -> str:
+    """A share without decimals; n/a for a missing value."""
+    return f"{value:.0%}" if value is not None and _known(value) else MISSING
+
+
+def count(value: float | None) -> str:
+    """A whole number with separators, compact from 10 million."""
+    if value is None or not _known(value):
+        return MISSING
+    return f"{int(value):,}" if value < 1e7 else f"{value / 1e6:.1f} M"
+
+
+def age(seconds: float) -> str:
+    """How long ago, in the largest fitting unit."""
+    for size, unit in ((86_400, "day"), (3_600, "hour"), (60, "minute")):
+        if seconds >= size:
+            n = int(seconds // size)
+            return f"{n} {unit}{'s' if n > 1 else ''} ago"
+    return f"{int(seconds)} s ago"
+
+
+def term(name: str) -> str:
+    """A term of the score in words."""
+    return TERMS.get(name, name.replace("_", " "))
+
+
+def outcome(code: str | None) -> str:
+    """Sign and words of an outcome code; a code not known here shows itself."""
+    if not isinstance(code, str) or not code:
+        return "not on record"
+    sign, text = OUTCOMES.get(code, ("", code.replace("_", " ")))
+    return f"{sign} {text}".strip()
+
+
+def reason(code: str, details: str) -> str:
+    """An outcome with the numbers behind it; `details` is the JSON text of a candidate's details."""
+    found: Mapping[str, float | str] = json.loads(details or "{}")
+    text = outcome(code)
+    if code == "selected":
+        how = str(found.get("how", "score"))
+        return text if how == "score" else f"{text} ({ {'pinned': 'pinned', 'floor': 'smallest share'}.get(how, how) })"
+    if code == "quota_full" and "quota_limit" in found:
+        return f"{text} ({_plain(found['quota_used'])} of {_plain(found['quota_limit'])})"
+    if code == "too_similar" and "similar_to" in found:
+        return f"{text}: {found['similar_to']} ({_plain(found['similarity'])})"
+    if code == "below_cutoff" and "margin" in found:
+        return f"{text} by {_plain(abs(float(found['margin'])))}"
+    if code == "unavailable" and "reason" in found:
+        return f"{text}: {found['reason']}"
+    return text
+
+
+def _plain(value: float | str) -> str:
+    return f"{value:.3g}" if isinstance(value, float | int) else str(value)
+
+
+def overview_sentence(
+    *, share: float | None, uniform: float | None, wasted: int, rollouts: int, picks: int, waiting: int
+) -> str:
+    """What the run amounts to, in one sentence."""
+    if share is None:
+        return "Nothing was observed yet." if not picks else f"{count(picks)} picks wait for their results."
+    head = f"{percent(share)} of the observed groups had mixed rewards"
+    if uniform is not None:
+        times = f", {share / uniform:.2f} times" if uniform > 0 else ", against"
+        head += f"{times} the {percent(uniform)} that uniform draws from the same tasks give"
+    tail = f"{count(wasted)} of {count(rollouts)} rollouts went to groups whose rewards were all the same"
+    open_ones = f", and {count(waiting)} picks wait for their results" if waiting else ""
+    return f"{head}; {tail}{open_ones}."
+
+
+def batch_sentence(*, step: int, picks: int, envs: int, draws: int, bound: int, mixed: int, answered: int) -> str:
+    """What a batch is made of, in one sentence."""
+    text = f"Step {step} picked {count(picks)} tasks from {count(envs)} environments"
+    if draws:
+        text += f", {count(draws)} of them by uniform draws"
+    if bound:
+        text += f"; {count(bound)} environment {'quota' if bound == 1 else 'quotas'} turned candidates away"
+    if answered:
+        return f"{text}; {count(mixed)} of the {count(answered)} observed groups had mixed rewards."
+    return f"{text}; no result has come in yet."
+
+
+def prediction_sentence(*, mean: float, low: float, high: float, value: float, usable: float, rollouts: float) -> str:
+    """What was believed of a task when the batch was chosen."""
+    return (
+        f"Predicted mean reward {number(mean)} (90 % interval {number(low)} to {number(high)}), variance "
+        f"{variance(value)} of at most {VARIANCE_MOST}; the chance of a mixed group was {percent(usable)}. "
+        f"Behind it stand {number(rollouts)} equivalent rollouts."
+    )
+
+
+def standing_sentence(*, rank: int | None, score: float | None, cutoff: float | None, code: str, eligible: int) -> str:
+    """What the scores file alone says of a task: no terms, no evidence."""
+    place = f"rank {count(rank)} of {count(eligible)}" if rank else "no rank (it could not be picked)"
+    text = f"{outcome(code).split(' ', 1)[-1].capitalize()}: {place}, score {number(score)}"
+    if cutoff is not None and score is not None:
+        text += f" against a cut-off of {number(cutoff)}"
+    return text + "."
+
+
+def coverage_sentence(
+    *, seen: int, tasks: int, envs_seen: int, envs: int, uniform_tasks: float | None, uniform_envs: float | None
+) -> str:
+    """How much was reached, against uniform draws."""
+    text = f"{count(seen)} of {count(tasks)} tasks and {count(envs_seen)} of {count(envs)} environments were reached"
+    if uniform_tasks is None or uniform_envs is None:
+        return f"{text}."
+    return (
+        f"{text}; uniform draws are expected to reach {uniform_tasks:,.0f} tasks and {uniform_envs:,.1f} environments."
+    )
+
+
+def size_note(shown: int, total: int, what: str) -> str:
+    """How much of a whole is shown, never cut in silence; empty when all of it is."""
+    return f"Showing {count(shown)} of {count(total)} {what}." if shown < total else f"All {count(total)} {what}."

@@ -1,0 +1,188 @@
+"""Scores of a scheduler: plain numbers in, plain numbers out.
+
+Nothing here knows of tasks or runs. Shares are in [0, 1], variances are population variances (a group of
+[0, 1] has 1/4). Every interval is a percentile bootstrap (Efron 1979) keyed by its seed, so the same
+numbers give the same interval; what is resampled (seeds, groups) is what the caller passes as one item.
+An empty input has no score: the answer is NaN, never 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = [
+    "Interval",
+    "Spent",
+    "effective_number",
+    "flat_share",
+    "gini",
+    "informative_share",
+    "mean",
+    "paired_bootstrap",
+    "rate_bootstrap",
+    "ratio_bootstrap",
+]
+
+DRAWS = 2000
+"""Bootstrap resamples: enough for the ends of a 95 % interval to two digits."""
+RATE_DRAWS = 500
+"""The same for `rate_bootstrap`, each of whose draws costs a pass over all replays."""
+
+
+class Interval(NamedTuple):
+    """An estimate and the interval that holds it."""
+
+    mean: float
+    low: float
+    high: float
+
+
+class Spent(NamedTuple):
+    """What each group [n] of one replay used up, and how much of it counts."""
+
+    units: Sequence[int]
+    """What each group belongs to (its task), in [0, M): the unit that is resampled."""
+    counted: Sequence[float]
+    """For instance its rollouts if its rewards were all equal, else 0."""
+    amounts: Sequence[float]
+    """For instance its rollouts; > 0."""
+
+    @property
+    def rate(self) -> float:
+        """`sum(counted) / sum(amounts)`; NaN for nothing."""
+        return _ratio(float(np.sum(self.counted)), float(np.sum(self.amounts)))
+
+
+def mean(values: Sequence[float]) -> float:
+    """Arithmetic mean of the finite values [n]; NaN when there is none."""
+    finite = [value for value in values if np.isfinite(value)]
+    return float(np.mean(finite)) if finite else float("nan")
+
+
+def informative_share(mixed: Sequence[bool]) -> float:
+    """Share of groups [n] whose rewards differ: only these give a policy gradient (arXiv 2310.20703).
+
+    >>> informative_share([True, False, False, False])
+    0.25
+    """
+    return mean([float(flag) for flag in mixed])
+
+
+def flat_share(mixed: Sequence[bool], sizes: Sequence[float]) -> float:
+    """Share of a cost (rollouts, tokens, seconds) that went into groups with equal rewards.
+
+    `sum of sizes of flat groups / sum of sizes`, for `mixed` [n] and `sizes` [n] >= 0.
+    """
+    weights = np.asarray(sizes, dtype=float)
+    flat = ~np.asarray(mixed, dtype=bool)
+    return _ratio(float(weights[flat].sum()), float(weights.sum()))
+
+
+def gini(counts: Sequence[float]) -> float:
+    """Gini coefficient of counts [n] >= 0: 0 = all equal, (n - 1) / n = one has everything.
+
+    `sum_i (2 i - n - 1) x_i / (n sum x)` over the sorted x, i from 1 (Dixon et al. 1987); 0 when all are 0.
+
+    >>> gini([1, 1, 1, 1]), gini([0, 0, 0, 4])
+    (0.0, 0.75)
+    """
+    x = np.sort(np.asarray(counts, dtype=float))
+    n = len(x)
+    if n == 0:
+        return float("nan")
+    total = float(x.sum())
+    return float((2 * np.arange(1, n + 1) - n - 1) @ x / (n * total)) if total > 0 else 0.0
+
+
+def effective_number(counts: Sequence[float]) -> float:
+    """How many equally used items would be as diverse as counts [n]: `exp(-sum p ln p)` (Hill 1973, order 1).
+
+    In [1, n]; 0 when nothing was counted.
+
+    >>> round(effective_number([5, 5, 0]), 6)
+    2.0
+    """
+    x = np.asarray(counts, dtype=float)
+    x = x[x > 0]
+    if len(x) == 0:
+        return 0.0
+    p = x / x.sum()
+    return float(np.exp(-(p @ np.log(p))))
+
+
+def paired_bootstrap(differences: Sequence[float], *, seed: int, level: float = 0.95) -> Interval:
+    """Mean of paired differences [n] and its interval, by resampling the pairs.
+
+    With one pair the interval is that point: it says nothing, so callers must show n beside it.
+    """
+    values = np.asarray(differences, dtype=float)
+    if len(values) == 0:
+        return Interval(float("nan"), float("nan"), float("nan"))
+    return _bootstrap(len(values), lambda rows: float(values[rows].mean()), seed, level)
+
+
+def ratio_bootstrap(
+    numerators: Sequence[float], denominators: Sequence[float], *, seed: int, level: float = 0.95
+) -> Interval:
+    """`sum(numerators) / sum(denominators)` over items [n] and its interval, by resampling whole items.
+
+    Items are groups for the share of rollouts in flat groups (rollouts in it if flat, rollouts in it), seeds for
+    a relative saving (difference, baseline). NaN when the denominators sum to 0.
+    """
+    top, bottom = np.asarray(numerators, dtype=float), np.asarray(denominators, dtype=float)
+    if top.shape != bottom.shape:
+        raise ValueError(f"{len(top)} numerators against {len(bottom)} denominators")
+    if len(top) == 0:
+        return Interval(float("nan"), float("nan"), float("nan"))
+    return _bootstrap(len(top), lambda rows: _ratio(float(top[rows].sum()), float(bottom[rows].sum())), seed, level)
+
+
+def rate_bootstrap(ours: Sequence[Spent], theirs: Sequence[Spent], *, seed: int, level: float = 0.95) -> Interval:
+    """Ratio of two rates, `mean rate of ours / mean rate of theirs`, over paired replays [seeds], and its interval.
+
+    Resampled are the pairs and, with one Poisson weight for all replays, the units (Chamandy et al. 2012): the same
+    log replayed again and again says no more about tasks than it holds.
+    """
+    if len(ours) != len(theirs):
+        raise ValueError(f"{len(ours)} replays against {len(theirs)}")
+    whole = _ratio(mean([s.rate for s in ours]), mean([s.rate for s in theirs]))
+    rng = np.random.default_rng(seed)
+    units = 1 + max((unit for replay in (*ours, *theirs) for unit in replay.units), default=-1)
+    drawn = []
+    for _ in range(RATE_DRAWS if ours else 0):
+        weights, pairs = rng.poisson(1.0, size=units), rng.integers(len(ours), size=len(ours))
+        rates = [np.mean([_weighted(side[i], weights) for i in pairs]) for side in (ours, theirs)]
+        drawn.append(_ratio(float(rates[0]), float(rates[1])))
+    return Interval(whole, *_ends(np.array(drawn), level))
+
+
+def _weighted(replay: Spent, weights: NDArray[np.int64]) -> float:
+    """The rate of a replay with weighted units; 0 when none of them was drawn."""
+    mine = weights[np.asarray(replay.units)]
+    total = float(mine @ np.asarray(replay.amounts))
+    return float(mine @ np.asarray(replay.counted)) / total if total > 0 else 0.0
+
+
+def _bootstrap(n: int, statistic: Callable[[NDArray[np.int64]], float], seed: int, level: float) -> Interval:
+    """Percentile interval of `statistic(rows)`, rows [n] drawn with replacement; one draw at a time bounds memory."""
+    rng = np.random.default_rng(seed)
+    drawn = np.array([statistic(rng.integers(n, size=n)) for _ in range(DRAWS)])
+    return Interval(statistic(np.arange(n)), *_ends(drawn, level))
+
+
+def _ends(drawn: NDArray[np.float64], level: float) -> tuple[float, float]:
+    """Lower and upper end of a percentile interval; NaN when nothing could be drawn."""
+    finite = drawn[np.isfinite(drawn)]
+    if len(finite) == 0:
+        return float("nan"), float("nan")
+    low, high = np.quantile(finite, [(1 - level) / 2, (1 + level) / 2])
+    return float(low), float(high)
+
+
+def _ratio(top: float, bottom: float) -> float:
+    """Top / bottom; NaN for nothing over nothing."""
+    return top / bottom if bottom > 0 else float("nan")

@@ -1,0 +1,136 @@
+"""Sentences: one plain line, with the numbers, for why a task was or was not picked."""
+
+from __future__ import annotations
+
+from .records import Candidate, Decision, Explanation
+
+__all__ = ["explanation", "verdict"]
+
+TERM_WORDS = {
+    "exploitation": "predicted reward variance",
+    "uncertainty": "uncertainty of the prediction",
+    "coverage_environment": "environment coverage",
+    "coverage_pattern": "pattern coverage",
+    "coverage_task": "task coverage",
+    "similarity_penalty": "similarity to earlier picks",
+    "draw": "the draw",
+    "turn_environment": "its environment's turn",
+    "turn_task": "its turn in the environment",
+}
+
+
+def verdict(candidate: Candidate, decision: Decision) -> str:
+    """One sentence on one candidate of one decision."""
+    sentence = _WHY[candidate.outcome](candidate, decision)
+    return f"{candidate.key} {sentence}"
+
+
+def explanation(candidate: Candidate, decision: Decision, source: str) -> Explanation:
+    """The candidate in its decision, as `explain` returns it; `source` is ``recorded`` or ``re-derived``."""
+    best = max((c for c in decision.candidates if c.kept_as != "pick"), key=lambda c: c.score, default=None)
+    quota = next((q for q in decision.quotas if q.env == candidate.env), None)
+    return Explanation(
+        step=decision.step,
+        env=candidate.env,
+        task=candidate.task,
+        picked=candidate.kept_as == "pick",
+        verdict=verdict(candidate, decision),
+        candidate=candidate,
+        cutoff=decision.cutoff,
+        runner_up=best.key if best else None,
+        runner_up_score=best.score if best else None,
+        trust=decision.trust,
+        quota=quota,
+        source="recorded" if source == "recorded" else "re-derived",
+    )
+
+
+def _number(value: float | str | None) -> str:
+    return f"{value:.3g}" if isinstance(value, float | int) else str(value)
+
+
+def _prediction(c: Candidate) -> str:
+    source = max(c.shares, key=lambda name: c.shares[name])
+    spoke = {"own": "its own history", "global": "all tasks together", "environment": "its environment"}
+    spoke |= {"within": "tasks like it in its environment", "cross": "tasks like it in other environments"}
+    return (
+        f"predicted reward variance {_number(c.variance)} of at most 0.25 "
+        f"(mean {_number(c.mean)}, {c.shares[source]:.0%} of it from {spoke[source]})"
+    )
+
+
+def _strongest(c: Candidate) -> str:
+    names = [name for name in c.terms if name != "tie_break"]
+    if not names:
+        return "no term"
+    name = max(names, key=lambda term: c.terms[term])
+    return f"{TERM_WORDS.get(name, name)} gave most ({c.terms[name]:+.3g})"
+
+
+def _selected(c: Candidate, d: Decision) -> str:
+    place = f"was pick {(c.position or 0) + 1} of step {d.step}"
+    how = str(c.details.get("how", "score"))
+    if how == "pinned":
+        return f"{place} because it is pinned; {_prediction(c)}."
+    if how == "floor":
+        return f"{place} to keep its environment's smallest share; {_prediction(c)}."
+    if how == "relaxed":
+        return f"{place} although its environment's quota was full, since nothing else was left; {_prediction(c)}."
+    cutoff = f" against a cut-off of {_number(d.cutoff)}" if d.cutoff is not None else ""
+    return f"{place} with score {_number(c.score)}{cutoff}: {_prediction(c)}; {_strongest(c)}."
+
+
+def _uniform(c: Candidate, d: Decision) -> str:
+    place = f"was pick {(c.position or 0) + 1} of step {d.step}"
+    return f"{place} by a uniform draw, whatever its score; {_prediction(c)}."
+
+
+def _quota(c: Candidate, d: Decision) -> str:
+    limit, used = c.details.get("quota_limit"), c.details.get("quota_used")
+    return (
+        f"was not picked at step {d.step}: {c.env} had used {_number(used)} of its {_number(limit)} picks; its score "
+        f"{_number(c.score)} was over the cut-off {_number(d.cutoff)}."
+    )
+
+
+def _similar(c: Candidate, d: Decision) -> str:
+    return (
+        f"was not picked at step {d.step}: it is too similar to {c.details.get('similar_to', 'earlier picks')} "
+        f"(similarity {_number(c.details.get('similarity'))}), which went first; the penalty of "
+        f"{_number(-c.terms.get('similarity_penalty', 0.0))} took its score to {_number(c.score)}, "
+        f"under the cut-off {_number(d.cutoff)}."
+    )
+
+
+def _below(c: Candidate, d: Decision) -> str:
+    if d.cutoff is None:
+        return f"was not drawn at step {d.step}: every pick of this call was made without comparing scores."
+    margin = _number(d.cutoff - c.score)
+    return (
+        f"was not picked at step {d.step}: its score {_number(c.score)} was {margin} under the cut-off "
+        f"{_number(d.cutoff)}; {_prediction(c)}."
+    )
+
+
+def _in_flight(c: Candidate, d: Decision) -> str:
+    return f"could not be picked at step {d.step}: its pick {c.details.get('open_pick', '')} had no result yet."
+
+
+def _cooling(c: Candidate, d: Decision) -> str:
+    return f"could not be picked at step {d.step}: it rests until step {_number(c.details.get('rests_until'))}."
+
+
+def _unavailable(c: Candidate, d: Decision) -> str:
+    return f"could not be picked at step {d.step}: {c.details.get('reason', 'it is not available')}."
+
+
+_WHY = {
+    "selected": _selected,
+    "uniform_draw": _uniform,
+    "quota_full": _quota,
+    "too_similar": _similar,
+    "below_cutoff": _below,
+    "in_flight": _in_flight,
+    "cooling_down": _cooling,
+    "unavailable": _unavailable,
+}

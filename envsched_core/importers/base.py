@@ -1,0 +1,144 @@
+"""What passes between a reader and the rest of the importers: rows, dropped rows, options.
+
+A reader is a module with four names: `ABOUT` (one line), `COMPANIONS` (files read beside
+a log), `claims(head, options)` (is this file mine, by content) and `read(source, context)` (its rows, one by one). Adding a format is adding such a module and a
+line in formats.py. Nothing here opens a file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+import msgspec
+
+from envsched_core.records import Message, Place, Tool, ToolCall
+
+from .files import Head, Record, Source
+from .values import RowError
+
+__all__ = ["Context", "Drop", "ImportOptions", "Notes", "Reader", "Row", "RowError", "as_rows"]
+
+UNUSABLE = (AttributeError, IndexError, KeyError, OverflowError, RecursionError, TypeError, ValueError)
+"""What a record of an unforeseen shape raises; it costs its own row and never the import."""
+
+
+class Drop(msgspec.Struct, frozen=True):
+    """A row that was not imported."""
+
+    file: str
+    line: int
+    """1-based line, or position in an array."""
+    reason: str
+
+
+class Row(msgspec.Struct):
+    """One row of a log: one rollout, or a whole group when the log gives a list of rewards."""
+
+    place: Place
+    env: str
+    task: str
+    rewards: tuple[float | None, ...]
+    """One per rollout; None = missing."""
+    group: str | None = None
+    """What tells the groups of one task apart; None = step and policy version do."""
+    step: int | None = None
+    policy_version: str | None = None
+    trained: bool | None = None
+    mark: int = 0
+    """Hash of a row that names its rollout: the same mark twice in a group is a repeat; 0 = no name."""
+    text: str = ""
+    text_known: bool = True
+    """False when the log says that a task list's text is not what the model saw."""
+    tools: tuple[Tool, ...] = ()
+    state: tuple[str, ...] = ()
+    verifier: str = ""
+    reference: tuple[str, ...] | None = None
+    """Reference call path."""
+    parts: dict[str, float] = {}
+    messages: tuple[Message, ...] = ()
+    calls: tuple[ToolCall, ...] | None = None
+    """Observed calls; None = the log does not say."""
+    tokens: float | None = None
+    seconds: float | None = None
+    turns: float | None = None
+    tool_calls: float | None = None
+    status: str = ""
+
+
+class ImportOptions(msgspec.Struct, frozen=True):
+    """What the user may say about a log."""
+
+    format: str | None = None
+    """A name of `list_formats()`; None = by content."""
+    env: str | None = None
+    """Environment where the log names none."""
+    tasks: Path | None = None
+    """File with task texts, tools, calls."""
+    tools: Path | None = None
+    """File with tool documents."""
+    mapping: Mapping[str, str] = {}
+    """Field -> column (dots go into objects)."""
+    reward: str | None = None
+    """Part of the reward, or column, to schedule on."""
+    keep_rollouts: bool = True
+    """Whether messages and calls go to the run folder."""
+
+
+class Notes:
+    """Remarks for the report, each said once; a long list is cut and counted."""
+
+    def __init__(self, most: int = 30) -> None:
+        """At most `most` notes are kept."""
+        self.most = most
+        self.seen: dict[str, None] = {}
+
+    def add(self, text: str) -> None:
+        """Say `text` in the report."""
+        self.seen.setdefault(text)
+
+    def lines(self) -> tuple[str, ...]:
+        """All notes in order."""
+        lines = list(self.seen)
+        more = len(lines) - self.most
+        return tuple(lines[: self.most] + ([f"and {more} more notes of this kind"] if more > 0 else []))
+
+
+class Context(NamedTuple):
+    """What every reader may use."""
+
+    options: ImportOptions
+    notes: Notes
+
+
+class Reader(Protocol):
+    """A module that reads one family of formats."""
+
+    @property
+    def ABOUT(self) -> str:  # noqa: N802 - a module constant
+        """One line for the list of formats."""
+
+    @property
+    def COMPANIONS(self) -> tuple[str, ...]:  # noqa: N802 - a module constant
+        """Names of files that it reads beside a log."""
+
+    def claims(self, head: Head, options: ImportOptions) -> bool:
+        """Whether a file that begins like this is of this format."""
+
+    def read(self, source: Source, context: Context) -> Iterator[Row | Drop]:
+        """Every row in log order."""
+
+
+def as_rows(records: Iterable[Record], source: Source, parse: Callable[[Any, Place, int], Row]) -> Iterator[Row | Drop]:
+    """Parse each record; what cannot be parsed becomes a `Drop` with its place."""
+    for record in records:
+        if record.problem:
+            yield Drop(source.label, record.line, record.problem)
+            continue
+        try:
+            yield parse(record.value, Place(source.label, record.line), record.mark)
+        except RowError as error:
+            yield Drop(source.label, record.line, str(error))
+        except UNUSABLE as error:
+            yield Drop(source.label, record.line, f"unexpected content ({type(error).__name__})")

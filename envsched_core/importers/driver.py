@@ -1,0 +1,213 @@
+"""The reading loop: files -> rows -> groups, and the run folder that an import writes."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import groupby, islice
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from envsched_core.errors import LogFormatError
+from envsched_core.records import GroupResult, Rollout, TaskSpec
+from envsched_core.store import RunWriter, new_manifest
+
+from .base import Context, Drop, ImportOptions, Notes, Row, RowError
+from .catalogue import read_catalogue
+from .fields import checked_mapping
+from .formats import reader_of
+from .grouping import Groups, Joined
+from .report import Facts, ImportReport, Tally, build_report
+from .sources import Input, find_inputs
+
+__all__ = ["Imported", "Progress", "Sink", "import_log", "import_run"]
+
+Progress = Callable[[int, int], None]
+"""Called now and then with the bytes read and the bytes in all."""
+
+Sink = Callable[[Iterable[Rollout]], list[int]]
+"""Keeps rollouts, which it draws one by one, and returns the byte offset of each."""
+
+ROWS_A_REPORT, ROLLOUTS_A_CALL, TASKS_A_CALL, GROUPS_A_CALL = 1_000, 4_096, 10_000, 256
+
+
+class Imported:
+    """A log that was read: its tasks, its groups and the report on it. Messages are not in it."""
+
+    def __init__(self, reading: _Reading) -> None:
+        """Use `import_log`."""
+        self._groups, self._order = reading.groups, reading.groups.order()
+        self.files = [item.source.path for item in reading.inputs]
+        self.tasks: list[TaskSpec] = reading.tasks()
+        """Tasks in order of first rollout, `draws` being their recorded groups; then those only listed (0)."""
+        listed = len(self.tasks) - len(reading.groups.tasks)
+        self.report: ImportReport = build_report(reading.tally, self._groups, self._order, reading.facts(listed))
+
+    def groups(self) -> Iterator[GroupResult]:
+        """Every group by step, then in log order; groups without a step come last."""
+        return self._groups.results(self._order)
+
+
+class _Reading:
+    """One pass over the files of a log."""
+
+    def __init__(self, paths: Sequence[Path], options: ImportOptions, progress: Progress | None) -> None:
+        self.notes = Notes()
+        self.inputs: list[Input] = find_inputs(paths, options, self.notes)
+        mapping = checked_mapping(options.mapping)
+        self.catalogue = read_catalogue(options.tasks, options.tools, options.env, mapping)
+        self.context = Context(options, self.notes)
+        self.progress = progress
+        self.groups, self.tally = Groups(), Tally()
+
+    def rows(self) -> Iterator[tuple[Row, Joined]]:
+        """Every usable row, once it has found its group."""
+        total = sum(item.source.size for item in self.inputs)
+        before = 0
+        for source, format in self.inputs:
+            for item in reader_of(format).read(source, self.context):
+                self.tally.rows += 1
+                if self.progress is not None and self.tally.rows % ROWS_A_REPORT == 0:
+                    self.progress(before + source.done, total)
+                if isinstance(item, Drop):
+                    self.tally.drop(item)
+                    continue
+                try:
+                    joined = self.groups.add(item)
+                except RowError as error:
+                    self.tally.drop(Drop(item.place.file, item.place.line, str(error)))
+                    continue
+                yield item, joined
+            before += source.size
+        if self.progress is not None:
+            self.progress(total, total)
+        if not len(self.groups):
+            raise self._nothing()
+        part = self.context.options.reward
+        if part is not None and all(reward != reward for reward in self.groups.reward):  # all NaN
+            raise LogFormatError(f"no row has a reward part or column '{part}'", file=self.inputs[0].source.label)
+
+    def rollouts(self) -> Iterator[Rollout]:
+        """Every rollout as the log told it."""
+        return (rollout for row, joined in self.rows() for rollout in _rollouts(row, joined))
+
+    def tasks(self) -> list[TaskSpec]:
+        """The catalogue: what the log showed, filled in from the task list and the tools file."""
+        known = zip(self.groups.tasks, self.groups.text_known, self.groups.draws(), strict=True)
+        rolled = [
+            msgspec.structs.replace(self.catalogue.fill(task, text_known=text_known), draws=draws)
+            for task, text_known, draws in known
+        ]
+        return rolled + self.catalogue.without_rollouts((task.env, task.task) for task in rolled)
+
+    def facts(self, listed: int) -> Facts:
+        """What the report says besides numbers."""
+        if listed:
+            self.notes.add(f"{listed:,} tasks of the task list have no rollouts here: known, but not to be replayed")
+        formats = dict.fromkeys(item.format for item in self.inputs)
+        return Facts(tuple(formats), tuple(item.source.label for item in self.inputs), listed, self.notes.lines())
+
+    def _nothing(self) -> LogFormatError:
+        """What to say when no row was of use."""
+        if not self.tally.first:
+            return LogFormatError("holds no rows", file=self.inputs[0].source.label)
+        first, reasons = self.tally.first[0], ", ".join(f"{n} x {r}" for r, n in self.tally.drops.most_common(3))
+        message = f"no usable row in {self.tally.rows:,}: {reasons}; --map FIELD=COLUMN names the columns"
+        return LogFormatError(message, file=first.file, line=first.line)
+
+
+def _rollouts(row: Row, joined: Joined) -> Iterator[Rollout]:
+    """The rollouts of a row; what a row says of a whole group is not said of its rollouts."""
+    single = len(row.rewards) == 1
+    for index, reward in enumerate(row.rewards, joined.first):
+        yield Rollout(
+            joined.group_id,
+            row.env,
+            row.task,
+            index,
+            reward,
+            reward_parts=row.parts if single else {},
+            messages=row.messages,
+            calls=row.calls or (),
+            tokens=row.tokens if single else None,
+            seconds=row.seconds if single else None,
+            status=row.status,
+            place=row.place,
+        )
+
+
+def import_log(
+    paths: Sequence[Path],
+    options: ImportOptions | None = None,
+    *,
+    sink: Sink | None = None,
+    progress: Progress | None = None,
+) -> Imported:
+    """Read a log; rollouts go to `sink` as they are read and are not kept otherwise.
+
+    Raises:
+        LogFormatError: a file cannot be read, a needed column is missing, or no row is of use.
+        ConfigError: a format or field is named that does not exist.
+    """
+    reading = _Reading(paths, options or ImportOptions(), progress)
+    if sink is None:
+        for _ in reading.rows():
+            pass
+    else:
+        rollouts = reading.rollouts()
+        while offsets := sink(islice(rollouts, ROLLOUTS_A_CALL)):
+            reading.groups.keep(offsets)
+    return Imported(reading)
+
+
+def import_run(
+    paths: Sequence[Path], out: Path, options: ImportOptions | None = None, progress: Progress | None = None
+) -> ImportReport:
+    """Read a log into a new run folder; a failed import leaves no folder behind.
+
+    Raises:
+        StoreError: `out` holds something already. LogFormatError, ConfigError: as `import_log`.
+    """
+    options = options or ImportOptions()
+    with RunWriter.create(out, new_manifest(out.resolve().name, "import")) as writer:
+        try:
+            imported = import_log(
+                paths, options, sink=writer.add_rollouts if options.keep_rollouts else None, progress=progress
+            )
+            _write(imported, writer)
+        except BaseException:  # whatever happened, half an import must not look like a run
+            shutil.rmtree(out, ignore_errors=True)
+            raise
+    return imported.report
+
+
+def _write(imported: Imported, writer: RunWriter) -> None:
+    """Catalogue, groups and manifest of an import."""
+    for start in range(0, len(imported.tasks), TASKS_A_CALL):
+        writer.add_tasks(imported.tasks[start : start + TASKS_A_CALL])
+    for step, results in groupby(imported.groups(), key=lambda result: result.step):
+        while some := list(islice(results, GROUPS_A_CALL)):
+            writer.observed(some, step)
+    report = imported.report
+    ranges, observed = report.manifest_ranges()
+    writer.update_manifest(
+        source=_provenance(imported.files, report.files),
+        reward_ranges=ranges,
+        ranges_observed=observed,
+        report=msgspec.to_builtins(report),
+        notes=tuple(report.warnings()),
+    )
+
+
+def _provenance(paths: Sequence[Path], labels: Sequence[str]) -> dict[str, Any]:
+    """What the run was made from: every file with its size and digest."""
+    files = []
+    for path, label in zip(paths, labels, strict=True):
+        with path.open("rb") as stream:
+            digest = hashlib.file_digest(stream, lambda: hashlib.blake2b(digest_size=16)).hexdigest()
+        files.append({"path": label, "bytes": path.stat().st_size, "digest": digest})
+    whole = hashlib.blake2b("".join(str(file["digest"]) for file in files).encode(), digest_size=16).hexdigest()
+    return {"path": labels[0] if len(labels) == 1 else f"{len(labels)} files", "digest": whole, "files": files}

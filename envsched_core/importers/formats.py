@@ -1,0 +1,74 @@
+"""The formats by name, and which of them a file is; a reader is imported when a name is looked up.
+
+The order is that of sniffing: a format with telling keys stands before one that takes any table.
+"""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+from typing import cast
+
+from envsched_core.errors import ConfigError, LogFormatError
+
+from .base import ImportOptions, Reader
+from .files import Head, head_of
+
+__all__ = ["FORMATS", "format_of", "list_formats", "reader_of", "sniff"]
+
+FORMATS: dict[str, str] = {
+    "tau-bench": "tau_bench",
+    "verifiers": "verifiers_legacy",
+    "table": "table",
+}
+"""Format -> module in this package."""
+
+
+def reader_of(format: str) -> Reader:
+    """The reader of a format.
+
+    Raises:
+        ConfigError: there is no such format.
+    """
+    if format not in FORMATS:
+        raise ConfigError(f"unknown format '{format}'; formats are {', '.join(FORMATS)}")
+    return cast(Reader, importlib.import_module(f"{__package__}.{FORMATS[format]}"))
+
+
+def list_formats() -> dict[str, str]:
+    """Every format with one line on what it is."""
+    return {name: reader_of(name).ABOUT for name in FORMATS}
+
+
+def format_of(head: Head, options: ImportOptions) -> str | None:
+    """The format of a file that begins like `head`; None when no reader takes it."""
+    return next((name for name in FORMATS if reader_of(name).claims(head, options)), None)
+
+
+def sniff(path: Path, options: ImportOptions | None = None) -> str:
+    """The format of a file by its content.
+
+    Raises:
+        LogFormatError: no reader takes it; says what it looks like and what was tried.
+    """
+    options = options or ImportOptions()
+    head = head_of(path)
+    found = format_of(head, options)
+    if found is None:
+        raise unknown_format(head)
+    return found
+
+
+def unknown_format(head: Head) -> LogFormatError:
+    """What to say of a file that no reader takes."""
+    if head.kind == "empty":
+        return LogFormatError("the file is empty", file=str(head.path))
+    looks = {"jsonl": "JSON lines", "array": "a JSON array", "object": "one JSON object or damaged JSON lines"}
+    looks |= {"csv": "CSV or text", "parquet": "Parquet", "other": "neither text nor Parquet"}
+    found = f" with {', '.join(map(repr, head.keys[:40]))}" if head.keys else ""
+    return LogFormatError(
+        f"no known format: it looks like {looks[head.kind]}{found}; tried {', '.join(FORMATS)}. A table needs an "
+        "environment, a task and a reward: name their columns with --map reward=COLUMN --map task_id=COLUMN, or give "
+        "--env NAME",
+        file=str(head.path),
+    )

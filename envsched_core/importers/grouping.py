@@ -1,0 +1,266 @@
+"""Rows -> groups, streaming: what stays in memory of a rollout is about 50 bytes.
+
+The rule: rows of one environment and task with the same group id are one group; without group ids, the rows
+of the same step; without steps, all rows of the same policy version. A group belongs to one step in any case,
+so group ids that start again at every step do no harm. Rows of a group need not be adjacent.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Hashable, Iterator, Sequence
+from typing import Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from envsched_core.records import Cost, GroupResult, Place, TaskSpec, Tool, task_key
+
+from .base import Row, RowError
+from .catalogue import TEXT_LIMIT
+from .messages import assistant_turns
+
+__all__ = ["MAX_GROUP", "Groups", "Joined", "Order"]
+
+MAX_GROUP = 16_384
+"""Rollouts of one group that are taken; more means that the group or step column was not found."""
+
+NAN = float("nan")
+NO_STEP = np.iinfo(np.int64).max
+Ints = NDArray[np.int64]
+
+
+class Joined(NamedTuple):
+    """Where a row went."""
+
+    group_id: str
+    first: int
+    """0-based position in its group of the row's first rollout."""
+
+
+class Order(NamedTuple):
+    """The rollouts of a log sorted by group, repeats left out."""
+
+    rollouts: Ints
+    """Row numbers, group after group, log order inside a group."""
+    ends: Ints
+    """Where each group [M] ends in `rollouts`."""
+    repeats: Ints
+    """Row numbers of rollouts that repeat an earlier one."""
+
+
+class Names:
+    """Values -> small numbers in order of first sight; each value is kept once."""
+
+    def __init__(self) -> None:
+        """Starts empty."""
+        self.index: dict[Hashable, int] = {}
+
+    def __call__(self, value: Hashable) -> int:
+        """The number of `value`."""
+        return self.index.setdefault(value, len(self.index))
+
+
+class Groups:
+    """All rollouts of a log in columns, and the groups and tasks that they belong to."""
+
+    def __init__(self) -> None:
+        """Starts empty."""
+        self.tasks: list[TaskSpec] = []
+        self.text_known: list[bool] = []
+        """Whether a task list's text may be put to each task."""
+        self._task_index: dict[tuple[str, str], int] = {}
+        self._task_prompt = array("q")
+        self._tools: dict[tuple[Tool, ...], tuple[Tool, ...]] = {}
+        self._files, self._policies, self._sequences = Names(), Names(), Names()
+        # one entry a rollout
+        self.reward, self.group = array("d"), array("i")
+        self.file, self.line = array("i"), array("I")
+        self.offset, self.mark, self.calls = array("q"), array("q"), array("i")
+        # one entry a group
+        self._ids: dict[str, int] = {}
+        self.task, self.policy, self.trained = array("i"), array("i"), array("b")
+        self.step, self._prompt, self.count = array("q"), array("q"), array("i")
+        self.conflict = array("b")
+        """1 where two rows of the group showed different prompts."""
+        self.costs = tuple(array("d") for _ in Cost.__struct_fields__)
+        self.changed_prompts: set[int] = set()
+        """Tasks that had another prompt in a later group."""
+
+    def __len__(self) -> int:
+        """M, the number of groups."""
+        return len(self.task)
+
+    def add(self, row: Row) -> Joined:
+        """Take in a row.
+
+        Raises:
+            RowError: its group is full.
+        """
+        group_id = _group_id(row)
+        group = self._ids.get(group_id, -1)
+        first = self.count[group] if group >= 0 else 0
+        if first + len(row.rewards) > MAX_GROUP:
+            raise RowError(f"more than {MAX_GROUP:,} rollouts in one group: name the group or step with --map")
+        prompt = hash(row.text) if row.text else 0
+        task = self._task(row, prompt)
+        if group < 0:
+            group = self._open(row, task, group_id, prompt)
+        self._join(row, group, prompt)
+        self._rollouts(row, group)
+        return Joined(group_id, first)
+
+    def ids(self, groups: Sequence[int]) -> list[str]:
+        """Ids of some groups."""
+        ids = list(self._ids)
+        return [ids[group] for group in groups]
+
+    def draws(self) -> list[int]:
+        """Recorded groups of every task."""
+        return list(map(int, np.bincount(np.asarray(self.task, dtype=np.int64), minlength=len(self.tasks))))
+
+    def policy_versions(self) -> int:
+        """How many policy versions the log names."""
+        return len(self._policies.index.keys() - {None})
+
+    def step_span(self) -> tuple[int, int] | None:
+        """First and last step, None when the log has none."""
+        steps = np.asarray(self.step)
+        steps = steps[steps != NO_STEP]
+        return (int(steps.min()), int(steps.max())) if len(steps) else None
+
+    def keep(self, offsets: list[int]) -> None:
+        """Byte offsets of the next rollouts in the run folder."""
+        self.offset.extend(offsets)
+
+    def _task(self, row: Row, prompt: int) -> int:
+        """The row's task, with what earlier rows left open filled in."""
+        index = self._task_index.setdefault((row.env, row.task), len(self.tasks))
+        if index == len(self.tasks):
+            self.tasks.append(self._spec(row))
+            self.text_known.append(row.text_known)
+            self._task_prompt.append(prompt)
+            return index
+        known = self.tasks[index]
+        if (row.text and not known.text) or (row.tools and not known.tools):
+            self.tasks[index] = self._spec(row)
+            self._task_prompt[index] = prompt
+        elif prompt and prompt != self._task_prompt[index]:
+            self.changed_prompts.add(index)
+        self.text_known[index] |= row.text_known
+        return index
+
+    def _spec(self, row: Row) -> TaskSpec:
+        """A task as one row shows it; equal tool lists are kept once."""
+        tools = self._tools.setdefault(row.tools, row.tools)
+        return TaskSpec(row.env, row.task, row.text[:TEXT_LIMIT], tools, row.state, row.verifier, row.reference)
+
+    def _open(self, row: Row, task: int, group_id: str, prompt: int) -> int:
+        """Start a group."""
+        group = self._ids[group_id] = len(self.task)
+        self.task.append(task)
+        self.policy.append(self._policies(row.policy_version))
+        self.step.append(NO_STEP if row.step is None else row.step)
+        self.trained.append(-1)
+        self._prompt.append(prompt)
+        self.conflict.append(0)
+        self.count.append(0)
+        for column in self.costs:
+            column.append(0.0)
+        return group
+
+    def _join(self, row: Row, group: int, prompt: int) -> None:
+        """Add a row's totals to its group; a cost that one row does not tell is unknown for the group."""
+        self.count[group] += len(row.rewards)
+        if row.trained is not None:
+            self.trained[group] = max(self.trained[group], int(row.trained))
+        if prompt and self._prompt[group] and prompt != self._prompt[group]:
+            self.conflict[group] = 1
+        calls = len(row.calls) if row.calls is not None else None
+        turns = assistant_turns(row.messages) if row.messages else None
+        costs = (row.tokens, row.seconds, row.turns, row.tool_calls)
+        for column, amount, counted in zip(self.costs, costs, (None, None, turns, calls), strict=True):
+            amount = counted if amount is None else amount
+            column[group] += NAN if amount is None else amount
+
+    def _rollouts(self, row: Row, group: int) -> None:
+        """Add a row's rollouts to the columns."""
+        calls = -1 if row.calls is None else self._sequences(tuple(call.name for call in row.calls))
+        file, line = self._files(row.place.file), row.place.line
+        for reward in row.rewards:
+            self.reward.append(NAN if reward is None else reward)
+            self.group.append(group)
+            self.file.append(file)
+            self.line.append(line)
+            self.mark.append(row.mark)
+            self.calls.append(calls)
+
+    def order(self) -> Order:
+        """Sort the rollouts by group and set repeats apart."""
+        group, mark = np.asarray(self.group, dtype=np.int64), np.asarray(self.mark, dtype=np.int64)
+        repeats = _repeats(group, mark)
+        kept = np.ones(len(group), dtype=bool)
+        kept[repeats] = False
+        rows = np.flatnonzero(kept)
+        rows = rows[np.argsort(group[rows], kind="stable")]
+        return Order(rows, np.cumsum(np.bincount(group[rows], minlength=len(self))), repeats)
+
+    def results(self, order: Order) -> Iterator[GroupResult]:
+        """Every group by step, then in log order; groups without step come last."""
+        ids = list(self._ids)
+        starts = np.concatenate([[0], order.ends[:-1]]) if len(order.ends) else order.ends
+        files, policies = list(self._files.index), list(self._policies.index)
+        sequences = list(self._sequences.index)
+        for group in np.argsort(np.asarray(self.step), kind="stable").tolist():
+            rows = order.rollouts[starts[group] : order.ends[group]].tolist()
+            yield self._result(ids[group], group, rows, (files, policies, sequences))
+
+    def _result(self, group_id: str, group: int, rows: list[int], names: tuple[list[Hashable], ...]) -> GroupResult:
+        """One group as the rest of the project knows it."""
+        files, policies, sequences = names
+        rewards = tuple(reward for reward in (self.reward[row] for row in rows) if reward == reward)
+        missing = len(rows) - len(rewards)
+        status: Literal["ok", "partial", "error"] = "ok" if not missing else "partial" if rewards else "error"
+        spec, step, trained = self.tasks[self.task[group]], self.step[group], self.trained[group]
+        calls = [self.calls[row] for row in rows]
+        paths = [sequences[call] if call >= 0 else () for call in calls] if max(calls) >= 0 else []
+        return GroupResult(
+            group_id,
+            spec.env,
+            spec.task,
+            rewards,
+            step=None if step == NO_STEP else step,
+            missing=missing,
+            status=status,
+            policy_version=policies[self.policy[group]],  # type: ignore[arg-type]
+            trained=None if trained < 0 else bool(trained),
+            cost=self._cost(group),
+            calls=tuple(paths),  # type: ignore[arg-type]
+            places=tuple(Place(str(files[self.file[row]]), self.line[row]) for row in rows),
+            offsets=tuple(self.offset[row] for row in rows) if self.offset else (),
+        )
+
+    def _cost(self, group: int) -> Cost | None:
+        """The group's cost, None when the log tells none of it."""
+        cost = Cost(*(amount if amount == amount else None for amount in (column[group] for column in self.costs)))
+        return cost if cost != Cost() else None
+
+
+def _group_id(row: Row) -> str:
+    """The group of a row by the rule in the module's head; unique in the log."""
+    key = task_key(row.env, row.task)
+    if row.group is not None:
+        return f"{key}#{row.group}" if row.step is None else f"{key}#{row.step}/{row.group}"
+    if row.step is not None:
+        return f"{key}#step {row.step}"
+    return f"{key}#{row.policy_version}" if row.policy_version is not None else key
+
+
+def _repeats(group: Ints, mark: Ints) -> Ints:
+    """Rows with a mark that an earlier row of the same group has."""
+    named = np.flatnonzero(mark)
+    if not len(named):
+        return named
+    by = named[np.lexsort((named, mark[named], group[named]))]
+    same = (mark[by][1:] == mark[by][:-1]) & (group[by][1:] == group[by][:-1])
+    return np.sort(by[1:][same])

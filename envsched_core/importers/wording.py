@@ -1,0 +1,63 @@
+"""An import report in plain lines, for a terminal or a page; no markup, log text only as it stands in names."""
+
+from __future__ import annotations
+
+from .report import ImportReport
+from .statistics import RewardRange
+
+__all__ = ["report_lines"]
+
+MOST_ENVIRONMENTS = 12
+
+
+def report_lines(report: ImportReport) -> list[str]:
+    """The report, most important first."""
+    return [*_rows(report), *_groups(report), *_rewards(report), *_remarks(report)]
+
+
+def _rows(report: ImportReport) -> list[str]:
+    files = report.files[0] if len(report.files) == 1 else f"{len(report.files)} files"
+    counts = f"{report.rows:,} rows, {report.kept:,} kept, {report.dropped:,} dropped"
+    lines = [f"{files} ({', '.join(report.formats)}): {counts}"]
+    lines += [f"  dropped {count:,}: {reason}" for reason, count in report.drop_reasons.items()]
+    lines += [f"    {drop.file}:{drop.line}: {drop.reason}" for drop in report.first_drops]
+    return lines
+
+
+def _groups(report: ImportReport) -> list[str]:
+    sizes = ", ".join(f"{count:,} of {size}" for size, count in report.group_sizes[:8])
+    sizes += ", ..." if len(report.group_sizes) > 8 else ""
+    lines = [
+        f"{report.environments:,} environments, {report.tasks:,} tasks, {report.rollouts:,} rollouts"
+        + (f" ({report.missing:,} without a usable reward)" if report.missing else ""),
+        f"{report.groups:,} groups ({sizes}); usual size {report.usual_size}, {report.partial_groups:,} partial",
+    ]
+    if report.flat_groups is not None and report.flat_rollouts is not None:
+        lines.append(
+            f"zero variance: {report.flat_groups:.1%} of the {report.comparable_groups:,} groups with two or more "
+            f"rewards, {report.flat_rollouts:.1%} of their rollouts"
+        )
+    if report.steps is not None:
+        lines.append(f"steps {report.steps[0]} to {report.steps[1]}")
+    if report.repeats:
+        lines.append(f"{report.repeats:,} rollouts repeat an earlier one and were left out")
+    return lines
+
+
+def _rewards(report: ImportReport) -> list[str]:
+    lines = [_range(item) for item in report.rewards[:MOST_ENVIRONMENTS]]
+    more = len(report.rewards) - MOST_ENVIRONMENTS
+    return lines + ([f"  and {more:,} more environments"] if more > 0 else [])
+
+
+def _range(item: RewardRange) -> str:
+    if item.low is None:
+        return f"  {item.env}: no reward"
+    span = f"{item.low:g} to {item.high:g}"
+    return f"  {item.env}: rewards {span} ({item.kind}), mean {item.mean:.3f}, {item.rollouts:,} rollouts"
+
+
+def _remarks(report: ImportReport) -> list[str]:
+    lines = [f"warning: {text}" for text in report.warnings()]
+    lines += [f"  different prompts: {group}" for group in report.first_conflicts]
+    return lines + [f"note: {text}" for text in report.notes]

@@ -1,0 +1,245 @@
+"""RewardMoments: what has been seen, as discounted sums per task and per environment.
+
+Rewards are mapped to [0, 1] by the environment's range: declared in the config, else [0, 1] widened by
+what is observed (the widening is exact: all sums are affine in the reward). Every sum is kept at H
+half-lives at once, so that trust can choose among them (predictor.py). Discounting is one scale factor
+per half-life, `2 ** (-(now - step) / half_life)`, never a pass over the N tasks.
+Variances that are shown or averaged are population variances: a group of [0, 1] has 1/4.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .records import GroupResult
+
+__all__ = ["Discount", "Group", "RewardMoments", "is_flat", "population_variance"]
+
+Floats = NDArray[np.float64]
+
+RENORMALISE_AT = 64.0
+"""Powers of two after which the stored sums are scaled back; far from overflow (1,023)."""
+
+
+def population_variance(rewards: Sequence[float]) -> float:
+    """Mean squared deviation from the mean, in squared reward units; 0 for fewer than two rewards."""
+    return float(np.var(np.asarray(rewards, dtype=float))) if len(rewards) > 1 else 0.0
+
+
+def is_flat(rewards: Sequence[float], min_std: float = 0.0, min_range: float = 1e-9) -> bool:
+    """Whether a group teaches nothing: its rewards spread by no more than the two thresholds (reward units)."""
+    if len(rewards) < 2:
+        return True
+    return max(rewards) - min(rewards) <= min_range or population_variance(rewards) ** 0.5 <= min_std
+
+
+class Group(NamedTuple):
+    """One group as the statistics take it in."""
+
+    task: int
+    """Index of its task in [0, N)."""
+    step: int
+    size: int
+    """Scored rollouts G >= 1."""
+    total: float
+    """Sum of its mapped rewards, in [0, G]."""
+    mean: float
+    variance: float
+    """Unbiased variance of its mapped rewards; 0 when G = 1."""
+
+
+class Discount:
+    """The age of evidence: one growing weight per half-life instead of many shrinking sums.
+
+    A stored sum is `sum(weight(step) * x)`; its value now is `stored * scale()`.
+    """
+
+    def __init__(self, half_lives: Sequence[float]) -> None:
+        """`half_lives` [H] in steps; 0 = never ages."""
+        self.rates = np.array([1.0 / h if h > 0 else 0.0 for h in half_lives])
+        self.now = 0
+        self.shift = np.zeros(len(half_lives))
+
+    def weight(self, step: int) -> Floats:
+        """Stored weight [H] of something seen at `step`."""
+        return np.asarray(np.exp2(step * self.rates - self.shift))
+
+    def scale(self) -> Floats:
+        """Factor [H] that turns stored sums into sums as of now."""
+        return np.asarray(np.exp2(self.shift - self.now * self.rates))
+
+    def advance(self, step: int) -> Floats | None:
+        """Move the clock; returns exact factors [H] for all stored sums when they must be scaled back."""
+        self.now = max(self.now, step)
+        excess = np.floor(self.now * self.rates - self.shift)
+        if excess.max(initial=0.0) < RENORMALISE_AT:
+            return None
+        self.shift += excess
+        return np.exp2(-excess)
+
+
+class RewardMoments:
+    """Discounted counts and sums of N tasks in E environments at H half-lives."""
+
+    ENV_SUMS = ("env_n", "env_s", "phi_w", "phi_m", "phi_m2", "phi_v", "phi_vg")
+    env_n: Floats  # [H, E] rollouts of the environment
+    env_s: Floats  # their summed rewards
+    phi_w: Floats  # groups of two or more rollouts
+    phi_m: Floats  # sum of their means
+    phi_m2: Floats  # sum of their squared means
+    phi_v: Floats  # sum of their unbiased variances
+    phi_vg: Floats  # sum of variance over group size
+
+    def __init__(self, half_lives: Sequence[float], ranges: Mapping[str, tuple[float, float]]) -> None:
+        """`ranges`: declared (lowest, highest) reward by environment name."""
+        self.discount = Discount(half_lives)
+        self.declared = dict(ranges)
+        h = len(half_lives)
+        self.env = np.zeros(0, dtype=np.int64)
+        self.n = np.zeros((h, 0))
+        self.s = np.zeros((h, 0))
+        self.groups = np.zeros(0, dtype=np.int64)
+        self.last_step = np.zeros(0, dtype=np.int64)
+        self.low = np.zeros(0)
+        self.high = np.zeros(0)
+        self.two_ended = np.zeros(0, dtype=bool)
+        for name in self.ENV_SUMS:
+            setattr(self, name, np.zeros((h, 0)))
+        self.clipped = 0
+        self.widened: list[str] = []
+
+    def grow(self, env: NDArray[np.int64], env_names: Sequence[str]) -> None:
+        """Make room: `env` [N] is the environment index of every task, `env_names` [E] all environments."""
+        more = len(env) - len(self.env)
+        self.env = env
+        self.n, self.s = _widen(self.n, more), _widen(self.s, more)
+        self.groups = np.concatenate([self.groups, np.zeros(more, dtype=np.int64)])
+        self.last_step = np.concatenate([self.last_step, np.full(more, -1, dtype=np.int64)])
+        fresh = env_names[len(self.low) :]
+        ends = [self.declared.get(name, (0.0, 1.0)) for name in fresh]
+        self.low = np.concatenate([self.low, [lo for lo, _ in ends]])
+        self.high = np.concatenate([self.high, [hi for _, hi in ends]])
+        self.two_ended = np.concatenate([self.two_ended, np.ones(len(fresh), dtype=bool)])
+        for name in self.ENV_SUMS:
+            setattr(self, name, _widen(getattr(self, name), len(fresh)))
+
+    def fit_range(self, env: int, name: str, rewards: Sequence[float]) -> bool:
+        """Widen an undeclared range so that it holds `rewards`; True when it moved and sums were remapped."""
+        low, high = min(rewards), max(rewards)
+        if name in self.declared or (low >= self.low[env] and high <= self.high[env]):
+            return False
+        old_low, old_span = self.low[env], self.high[env] - self.low[env]
+        self.low[env], self.high[env] = min(low, self.low[env]), max(high, self.high[env])
+        span = self.high[env] - self.low[env]
+        self._remap(env, old_span / span, (old_low - self.low[env]) / span)
+        if name not in self.widened:
+            self.widened.append(name)
+        return True
+
+    def _remap(self, env: int, a: float, b: float) -> None:
+        """Replace every reward r of one environment by a r + b, in the sums."""
+        tasks = self.env == env
+        self.s[:, tasks] = a * self.s[:, tasks] + b * self.n[:, tasks]
+        self.env_s[:, env] = a * self.env_s[:, env] + b * self.env_n[:, env]
+        weight, m = self.phi_w[:, env], self.phi_m[:, env].copy()
+        self.phi_m[:, env] = a * m + b * weight
+        self.phi_m2[:, env] = a * a * self.phi_m2[:, env] + 2 * a * b * m + b * b * weight
+        self.phi_v[:, env] *= a * a
+        self.phi_vg[:, env] *= a * a
+        self.two_ended[env] &= self.env_n[:, env].max(initial=0.0) == 0
+
+    def group(self, task: int, result: GroupResult, step: int) -> Group:
+        """Map one result to [0, 1]; rewards outside a declared range are clipped and counted."""
+        env = self.env[task]
+        raw = (np.asarray(result.rewards, dtype=float) - self.low[env]) / max(self.high[env] - self.low[env], 1e-300)
+        mapped = np.clip(raw, 0.0, 1.0)
+        self.clipped += int(np.count_nonzero((raw < -1e-9) | (raw > 1 + 1e-9)))
+        size = len(mapped)
+        variance = float(mapped.var(ddof=1)) if size > 1 else 0.0
+        if self.two_ended[env] and np.any((mapped > 1e-9) & (mapped < 1 - 1e-9)):
+            self.two_ended[env] = False
+        return Group(task, step, size, float(mapped.sum()), float(mapped.mean()), variance)
+
+    def add(self, groups: Sequence[Group]) -> None:
+        """Take in groups (each once); order does not matter beyond float addition, so callers sort them."""
+        for g in groups:
+            weight, env = self.discount.weight(g.step), self.env[g.task]
+            self.n[:, g.task] += weight * g.size
+            self.s[:, g.task] += weight * g.total
+            self.env_n[:, env] += weight * g.size
+            self.env_s[:, env] += weight * g.total
+            if g.size > 1:
+                self.phi_w[:, env] += weight
+                self.phi_m[:, env] += weight * g.mean
+                self.phi_m2[:, env] += weight * g.mean**2
+                self.phi_v[:, env] += weight * g.variance
+                self.phi_vg[:, env] += weight * g.variance / g.size
+            self.groups[g.task] += 1
+            self.last_step[g.task] = max(self.last_step[g.task], g.step)
+
+    def rescale(self, factor: Floats) -> None:
+        """Multiply all stored sums by `factor` [H] (see `Discount.advance`)."""
+        for name in ("n", "s", *self.ENV_SUMS):
+            getattr(self, name)[...] *= factor[:, None]
+
+    def dispersion(self, h: int, prior: float = 0.5) -> Floats:
+        """Phi [E] in [0, 1]: observed variance over the largest the means allow (algorithm: v = phi mu (1 - mu)).
+
+        `sum v_g / sum [m_g (1 - m_g) + v_g / G]`, each environment shrunk to the whole with `prior` groups;
+        1 while an environment has shown only the two ends of its range.
+        """
+        scale = self.discount.scale()[h]
+        seen = scale * self.phi_v[h]
+        most = scale * (self.phi_m[h] - self.phi_m2[h] + self.phi_vg[h])
+        whole = (seen.sum() + prior) / (most.sum() + prior)
+        phi = np.clip((seen + prior * whole) / (most + prior), 0.0, 1.0)
+        return np.asarray(np.where(self.two_ended, 1.0, phi))
+
+    def concentration(self, h: int, prior: float = 0.5) -> Floats:
+        """Pseudo-rollouts [E] that an environment's mean is worth to a task nobody rolled out yet.
+
+        An environment whose tasks are either always right or always wrong has a mean that says little about
+        one task. Under Beta(k m, k (1 - m)) the expected within-task variance is k / (k + 1) m (1 - m), so k follows
+        from the observed share `r = sum v_g / (phi sum m_e (1 - m_e))` as r / (1 - r): the method of moments of
+        empirical Bayes, per environment, each shrunk to the whole by `prior` (in units of variance) and the whole to
+        r = 1/2.
+        """
+        scale = self.discount.scale()[h]
+        weight, seen = scale * self.phi_w[h], scale * self.phi_v[h]
+        mean = (scale * self.phi_m[h] + 1.0) / (weight + 2.0)
+        most = weight * mean * (1.0 - mean)
+        whole = (seen.sum() + 0.5 * prior) / (most.sum() + prior)
+        share = (seen + prior * whole) / (most + prior) / np.maximum(self.dispersion(h), 1e-9)
+        share = np.clip(share, 0.05, 0.95)
+        return np.asarray(share / (1.0 - share))
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything as plain arrays; `load_state_dict` is its inverse."""
+        names = ("n", "s", "groups", "last_step", "low", "high", "two_ended", *self.ENV_SUMS)
+        state: dict[str, Any] = {name: getattr(self, name).copy() for name in names}
+        return {
+            **state,
+            "now": self.discount.now,
+            "shift": self.discount.shift.copy(),
+            "clipped": self.clipped,
+            "widened": list(self.widened),
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any], tasks: NDArray[np.int64], envs: NDArray[np.int64]) -> None:
+        """Put saved statistics at `tasks` [saved N] and `envs` [saved E] (indices here; -1 = gone)."""
+        for name in ("n", "s", "groups", "last_step"):
+            getattr(self, name)[..., tasks[tasks >= 0]] = state[name][..., tasks >= 0]
+        for name in ("low", "high", "two_ended", *self.ENV_SUMS):
+            getattr(self, name)[..., envs[envs >= 0]] = state[name][..., envs >= 0]
+        self.discount.now = int(state["now"])
+        self.discount.shift = np.array(state["shift"])
+        self.clipped, self.widened = int(state["clipped"]), list(state["widened"])
+
+
+def _widen(array: Floats, more: int) -> Floats:
+    """Add `more` zero columns."""
+    return np.concatenate([array, np.zeros((array.shape[0], more))], axis=1)

@@ -1,0 +1,332 @@
+"""Recording: a batch at the moment of picking becomes a Decision, with every reason in it.
+
+Candidates on record: all picks, as many near misses, and a seeded random sample of the rest. Scores of
+picks are those at which they were picked; scores of all others are against the finished batch.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .catalogue import Catalogue
+from .config import Config
+from .keyed import mix, unit
+from .ledger import Ledger
+from .predictor import SHARES, Prediction, Predictor
+from .records import (
+    EVIDENCE_STATES,
+    OUTCOME_CODES,
+    Candidate,
+    Decision,
+    Evidence,
+    QuotaUse,
+    Relation,
+)
+from .selection import Batch, Chosen, Floats, Indices
+
+__all__ = ["Recorder", "StepScores"]
+
+SAMPLE = 3  # key that tells the sample's hash from the draws'
+EVIDENCE_KEPT = {"pick": 8, "near_miss": 3, "sample": 1}
+CODE = {name: i for i, name in enumerate(OUTCOME_CODES)}
+
+
+class StepScores(NamedTuple):
+    """What every task scored at one step, for the run folder."""
+
+    step: int
+    score: NDArray[np.float32]
+    mean: NDArray[np.float32]
+    variance: NDArray[np.float32]
+    rank: NDArray[np.int32]
+    """1-based before any pick; 0 = not available."""
+    state: NDArray[np.int8]
+    """Index into EVIDENCE_STATES."""
+    outcome: NDArray[np.int8]
+    """Index into OUTCOME_CODES."""
+
+
+class Recorder:
+    """Writes down one batch; holds references to the scheduler's parts, changes none of them."""
+
+    def __init__(self, catalogue: Catalogue, ledger: Ledger, predictor: Predictor, config: Config) -> None:
+        """The parts of one scheduler."""
+        self.catalogue, self.ledger, self.predictor, self.config = catalogue, ledger, predictor, config
+
+    def settle(self, batch: Batch, step: int, picks: Sequence[Chosen]) -> Settled:
+        """How every task stands once `picks` are in the batch."""
+        keys = batch.keys(batch.gains())
+        scored = [pick.score for pick in picks if pick.how == "score"]
+        cutoff = min(scored) if scored else None
+        return Settled(batch, step, keys, cutoff, self._outcomes(batch, step, keys, cutoff))
+
+    def _outcomes(self, batch: Batch, step: int, keys: Floats, cutoff: float | None) -> NDArray[np.int8]:
+        """Outcome code [N]; later lines overrule earlier ones."""
+        out = np.full(len(keys), CODE["below_cutoff"], dtype=np.int8)
+        over = keys >= (math.inf if cutoff is None else cutoff)
+        penalised = [
+            task for task, p in batch.penalty.items() if cutoff is not None and self._free(batch, task) >= cutoff
+        ]
+        out[penalised] = CODE["too_similar"]
+        full = batch.used >= batch.limit
+        out[over & full[self.catalogue.env]] = CODE["quota_full"]
+        barred = ~batch.eligible
+        out[barred] = CODE["unavailable"]
+        out[barred & self.ledger.resting(step)] = CODE["cooling_down"]
+        out[self.ledger.in_flight()] = CODE["in_flight"]
+        for pick in batch.chosen.values():
+            out[pick.task] = CODE["uniform_draw" if pick.how == "uniform" else "selected"]
+        return out
+
+    @staticmethod
+    def _free(batch: Batch, task: int) -> float:
+        """Score of a task had there been no similarity penalty."""
+        gain = batch._gain(task) + batch.penalty.get(task, 0.0)
+        return gain if batch.factor is None else max(gain, 1e-9) * float(batch.factor[task])
+
+    # ------------------------------------------------------------------ the record
+
+    def decision(self, settled: Settled, picks: Sequence[Chosen], asked: int, whole: bool, **facts: Any) -> Decision:
+        """The Decision of one call; `whole` says that the call was its whole step."""
+        batch, step = settled.batch, settled.step
+        near, sample, rate = self._others(settled, len(picks))
+        chosen = np.array([pick.task for pick in picks], dtype=np.int64)
+        tasks = np.concatenate([chosen, near, sample])
+        kept = ["pick"] * len(chosen) + ["near_miss"] * len(near) + ["sample"] * len(sample)
+        counts = np.bincount(settled.outcome, minlength=len(OUTCOME_CODES))
+        return Decision(
+            step=step,
+            seed=self.config.seed,
+            asked=asked,
+            pool=len(self.catalogue),
+            eligible=int(batch.problem.eligible.sum()),
+            cutoff=_r(settled.cutoff),
+            counts={name: int(counts[i]) for i, name in enumerate(OUTCOME_CODES) if counts[i]},
+            sample_rate=_r(rate),
+            certificate=_r(batch.certificate()) if whole else None,
+            quotas=self._quotas(batch),
+            relaxed=tuple(batch.relaxed),
+            candidates=self.candidates(settled, tasks, kept),
+            **facts,
+        )
+
+    def _others(self, settled: Settled, n: int) -> tuple[Indices, Indices, float]:
+        """Near misses (best first), the random sample of the rest, and its rate."""
+        batch = settled.batch
+        rest = np.flatnonzero(batch.eligible)
+        height = settled.keys[rest].copy()
+        if batch.penalty and len(rest):  # a task held back by similarity is a near miss at its unpenalised height
+            lift = np.zeros(len(batch.eligible))
+            lift[list(batch.penalty)] = list(batch.penalty.values())
+            height += lift[rest]
+        most = min(math.ceil(self.config.near_misses * n), len(rest))
+        order = np.argpartition(-height, most - 1)[:most] if most else np.zeros(0, dtype=np.int64)
+        order = order[np.lexsort((rest[order], -height[order]))]
+        near = rest[order]
+        others = np.delete(rest, order)
+        rate = min(1.0, self.config.sample * n / max(len(others), 1))
+        position = batch.position - n
+        hashes = mix(self.catalogue.hashes[others], self.config.seed, settled.step, SAMPLE, position)
+        return near, others[unit(hashes) < rate], rate
+
+    def _quotas(self, batch: Batch) -> tuple[QuotaUse, ...]:
+        envs = np.flatnonzero((batch.used > 0) | (batch.block_count > 0) | (batch.floor > 0))
+        return tuple(
+            QuotaUse(
+                env=self.catalogue.env_names[e],
+                limit=int(batch.limit[e]),
+                floor=int(batch.floor[e]),
+                used=int(batch.used[e]),
+                price=_r(float(batch.price[e])),
+                blocked=int(batch.block_count[e]),
+            )
+            for e in envs
+        )
+
+    def candidates(self, settled: Settled, tasks: Indices, kept: Sequence[str]) -> tuple[Candidate, ...]:
+        """Full records of `tasks` [M]."""
+        if not len(tasks):
+            return ()
+        sources = self.predictor.sources(tasks)
+        prediction = self.predictor.predict(tasks)
+        facts = _Facts(
+            prediction=prediction,
+            interval=prediction.interval(),
+            usable=prediction.usable(self.config.group_size),
+            shares=sources / sources.sum(axis=1, keepdims=True),
+            states=self.states()[tasks],
+            ranks=settled.ranks(tasks),
+        )
+        return tuple(
+            self._candidate(settled, int(task), kind, facts, i)
+            for i, (task, kind) in enumerate(zip(tasks, kept, strict=True))
+        )
+
+    def _candidate(self, settled: Settled, task: int, kept: str, facts: _Facts, i: int) -> Candidate:
+        batch, spec, moments = settled.batch, self.catalogue.tasks[task], self.predictor.moments
+        pick = batch.chosen.get(task)
+        terms = pick.terms if pick else batch.terms_of(task)
+        last = int(moments.last_step[task])
+        return Candidate(
+            env=spec.env,
+            task=spec.task,
+            kept_as=kept,  # type: ignore[arg-type]  # one of the literals
+            outcome=OUTCOME_CODES[settled.outcome[task]],
+            position=pick.position if pick else None,
+            pick_id=self.ledger.by_task.get(task) if pick else None,
+            score=_r(pick.score if pick else float(settled.keys[task])),
+            rank=int(facts.ranks[i]),
+            terms={name: _r(value) for name, value in terms.items()},
+            mean=_r(facts.prediction.mean[i]),
+            variance=_r(facts.prediction.variance[i]),
+            sd=_r(facts.prediction.sd[i]),
+            low=_r(facts.interval[0][i]),
+            high=_r(facts.interval[1][i]),
+            usable=_r(facts.usable[i]),
+            shares={name: _r(facts.shares[i, k]) for k, name in enumerate(SHARES)},
+            rollouts=_r(facts.prediction.n[i]),
+            state=EVIDENCE_STATES[facts.states[i]],
+            groups=int(moments.groups[task]),
+            last_step=last if last >= 0 else None,
+            details=self._details(settled, task, pick),
+            evidence=self._evidence(task, EVIDENCE_KEPT[kept]),
+        )
+
+    def _details(self, settled: Settled, task: int, pick: Chosen | None) -> dict[str, float | str]:
+        """The numbers behind an outcome."""
+        batch, env = settled.batch, self.catalogue.env[task]
+        outcome = OUTCOME_CODES[settled.outcome[task]]
+        out: dict[str, float | str] = {}
+        if pick:
+            out["how"] = pick.how
+        elif settled.cutoff is not None:
+            out["margin"] = _r(float(settled.keys[task]) - settled.cutoff)
+        if outcome == "quota_full" or task in batch.blocked:
+            out["quota_limit"], out["quota_used"] = float(batch.limit[env]), float(batch.used[env])
+        if task in batch.blocked:
+            out["blocked_at"] = float(batch.blocked[task][0])
+        if task in batch.penalty and not pick:
+            out.update(self._most_similar(batch, task))
+        if outcome == "cooling_down":
+            out["rests_until"] = float(self.ledger.last_pick[task] + self.ledger.cool_down + 1)
+        if outcome == "in_flight":
+            out["open_pick"] = self.ledger.by_task[task]
+        if outcome == "unavailable":
+            out["reason"] = self._reason(task)
+        return out
+
+    def _most_similar(self, batch: Batch, task: int) -> dict[str, float | str]:
+        others, similarity = batch.problem.similar(task)
+        picked = [(float(s), int(o)) for o, s in zip(others, similarity, strict=True) if int(o) in batch.chosen]
+        if not picked:
+            return {}
+        strongest, other = max(picked)
+        return {
+            "similar_to": self.catalogue.tasks[other].key,
+            "similarity": _r(strongest),
+            "similar_position": float(batch.chosen[other].position),
+        }
+
+    def _reason(self, task: int) -> str:
+        c, spec = self.config, self.catalogue.tasks[task]
+        if spec.key in c.exclude_tasks or spec.env in c.exclude_environments:
+            return "it is excluded by the config"
+        if self.ledger.drawn[task] >= self.ledger.limit[task]:
+            return "all its recorded groups have been drawn"
+        return "its pick of this step was released"
+
+    def _evidence(self, task: int, most: int) -> tuple[Evidence, ...]:
+        relations, others, weights, counts = self.predictor.neighbours(task)
+        moments, h = self.predictor.moments, self.predictor.point.h
+        total = float(self.predictor.sources(np.array([task])).sum())
+        order = np.lexsort((others, -counts))[:most]
+        scale = self.predictor.moments.discount.scale()[h]
+        kept = [int(k) for k in order if counts[k] > 0]
+        return tuple(
+            Evidence(
+                env=self.catalogue.tasks[others[k]].env,
+                task=self.catalogue.tasks[others[k]].task,
+                relation=_relation(relations[k]),
+                weight=_r(weights[k]),
+                share=_r(counts[k] / total),
+                mean=_r(moments.s[h][others[k]] / moments.n[h][others[k]]),
+                rollouts=_r(scale * moments.n[h][others[k]]),
+                last_step=int(moments.last_step[others[k]]),
+            )
+            for k in kept
+        )
+
+    # ------------------------------------------------------------------ every task
+
+    def states(self) -> NDArray[np.int8]:
+        """Evidence state [N] as an index into EVIDENCE_STATES."""
+        p, m = self.predictor, self.predictor.moments
+        point = p.point
+        near = (point.tau_within * p.spread["wn"][point.h] + point.tau_cross * p.spread["xn"][point.h]) > 0
+        out: NDArray[np.int8] = (m.env_n[point.h] > 0)[m.env].astype(np.int8)
+        out[near] = 2
+        out[m.n[point.h] > 0] = 3
+        return out
+
+    def scores(self, settled: Settled) -> StepScores:
+        """The arrays of one step, picks at the score at which they were picked."""
+        prediction: Prediction = self.predictor.predict()
+        score = settled.keys.astype(np.float32)
+        for pick in settled.batch.chosen.values():
+            score[pick.task] = pick.score
+        return StepScores(
+            step=settled.step,
+            score=score,
+            mean=prediction.mean.astype(np.float32),
+            variance=prediction.variance.astype(np.float32),
+            rank=settled.all_ranks(),
+            state=self.states(),
+            outcome=settled.outcome,
+        )
+
+
+class _Facts(NamedTuple):
+    """Per-candidate arrays [M], computed together."""
+
+    prediction: Prediction
+    interval: tuple[Floats, Floats]
+    usable: Floats
+    shares: Floats
+    states: NDArray[np.int8]
+    ranks: NDArray[np.int32]
+
+
+class Settled(NamedTuple):
+    """A batch and how every task stands against it."""
+
+    batch: Batch
+    step: int
+    keys: Floats
+    """Score [N] against the finished batch."""
+    cutoff: float | None
+    outcome: NDArray[np.int8]
+
+    def all_ranks(self) -> NDArray[np.int32]:
+        """Rank [N] among the available tasks before any pick; 0 = not available."""
+        return self.ranks(np.arange(len(self.keys)))
+
+    def ranks(self, tasks: Indices) -> NDArray[np.int32]:
+        """The same of `tasks` [M]."""
+        eligible, first = self.batch.problem.eligible, self.batch.initial
+        ordered = np.sort(first[eligible])
+        rank = len(ordered) - np.searchsorted(ordered, first[tasks], side="right") + 1
+        return np.where(eligible[tasks], rank, 0).astype(np.int32)
+
+
+def _relation(name: str) -> Relation:
+    return "own" if name == "own" else "within" if name == "within" else "cross"
+
+
+def _r(value: Any) -> Any:
+    """A float to 12 decimals, so that records are short and sums still exact to 1e-9; None stays."""
+    return None if value is None else round(float(value), 12)

@@ -1,0 +1,109 @@
+"""Applies the calls of a recorded run to a fresh scheduler: live and replayed runs share one code path."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+
+from envsched_core.baselines import make_scheduler
+from envsched_core.config import Config, config_from
+from envsched_core.errors import UnknownTaskError
+from envsched_core.explanation import explanation
+from envsched_core.records import Decision, Event, Explanation, GroupResult, TaskSpec
+from envsched_core.scheduler import EnvSched, Scheduler
+from envsched_core.store import RunReader
+
+from .pool import config_for, load_pool
+
+__all__ = ["Calls", "explain_run", "next_batch"]
+
+
+class Calls:
+    """The calls of a run, event by event, on a scheduler of the same name and config."""
+
+    def __init__(self, reader: RunReader) -> None:
+        """The scheduler is fresh."""
+        self.scheduler: Scheduler = make_scheduler(reader.manifest.scheduler, config_from(reader.manifest.config))
+        self._tasks: list[TaskSpec] = reader.tasks()
+
+    def apply(self, event: Event) -> Decision | None:
+        """Repeat one call; the decision when it was an `ask`."""
+        if event.kind == "registered":
+            total, count = event.data["total"], event.data["count"]
+            self.scheduler.register(self._tasks[total - count : total])
+        elif event.kind == "observed":
+            self.scheduler.observe([event.data])
+        elif event.kind == "released":
+            self.scheduler.release(event.data["pick_ids"], event.data["reason"])
+        elif event.kind == "asked":
+            asked: Decision = event.data
+            return self.scheduler.ask(asked.asked, step=asked.step, policy_version=asked.policy_version)
+        return None
+
+
+def explain_run(run: Path, step: int, task: str | None = None) -> list[Explanation]:
+    """Why, or why not, at any step of a run: of one task ``ENV::TASK``, or of every pick when None.
+
+    Answers from the record where the candidate is on it, else computes the step again from the events.
+
+    Raises:
+        UnknownTaskError: the run has no such step or task.
+    """
+    reader = RunReader(run)
+    decisions = [event.data for event in _asked(reader) if event.step == step]
+    if not decisions:
+        raise UnknownTaskError(f"{run}: {_steps_known(reader, step)}")
+    candidates = [(c, d) for d in decisions for c in d.candidates]
+    if task is None:
+        return [explanation(c, d, "recorded") for c, d in candidates if c.kept_as == "pick"]
+    # The latest word on a task counts, but a pick stays a pick in the later calls of its step.
+    on_record = [(c, d) for c, d in candidates if c.key == task and (c.kept_as == "pick" or d is decisions[-1])]
+    if on_record:
+        return [explanation(*on_record[0], "recorded")]
+    return [_rederived(reader, step, task)]
+
+
+def _rederived(reader: RunReader, step: int, task: str) -> Explanation:
+    calls = Calls(reader)
+    for event, *_ in reader.events():
+        if event.kind == "asked" and event.data.step > step:
+            break
+        calls.apply(event)
+    return msgspec.structs.replace(calls.scheduler.explain(step, task), source="re-derived")
+
+
+def next_batch(run: Path, n: int, config: Config | None = None) -> tuple[Decision, Scheduler]:
+    """The next `n` tasks to roll out, given everything that a run observed; and the scheduler that chose them.
+
+    Recorded tasks can be rolled out again, so they have no limit here. The config is the run's own, or for an
+    import the `training` preset with what the log says.
+    """
+    pool = load_pool(run)
+    name = pool.manifest.scheduler or "envsched"
+    if config is None:
+        recorded = pool.manifest.config
+        config = config_from(recorded) if recorded else config_for(pool, {}, preset="training")
+    scheduler: EnvSched = make_scheduler(name, msgspec.structs.replace(config, batch_size=n))
+    scheduler.register([msgspec.structs.replace(task, draws=None) for task in pool.tasks])
+    for group in pool.groups:
+        scheduler.observe([_as_past(group)])
+    step = 1 + max((group.step or 0) for group in pool.groups)
+    return scheduler.ask(n, step=step), scheduler
+
+
+def _as_past(group: GroupResult) -> GroupResult:
+    """A group whose pick belongs to another scheduler's ledger; without a step it counts as of step 0."""
+    return msgspec.structs.replace(group, step=group.step or 0, pick_id=None)
+
+
+def _asked(reader: RunReader) -> Iterator[Event]:
+    return (event for event, *_ in reader.events() if event.kind == "asked")
+
+
+def _steps_known(reader: RunReader, step: int) -> str:
+    steps = sorted({event.data.step for event in _asked(reader)})
+    if not steps:
+        return "nothing was asked in this run; `envsched replay` makes one with decisions"
+    return f"step {step} was not asked for; its steps go from {steps[0]} to {steps[-1]}"

@@ -1,0 +1,390 @@
+"""EnvSched behind the Scheduler contract.
+
+    register(tasks)            may be called again: new tasks join mid-run
+    ask(n, step=...)           the next picks; repeated asks within one step share one quota ledger
+    observe(results)           the only way evidence enters; any order, any delay, twice counts once
+    release(pick_ids, reason)  a pick that will give no result
+    explain(step, task)        why, or why not
+    metrics(), state_dict(), load_state_dict()
+
+`ask` changes nothing but the ledger of open picks. Results are buffered and taken in when a later step is
+first asked for: sorted by group id and scored together against the state before, so their order cannot
+matter. No clock and no stream of random numbers: same tasks, config, seed and calls, same decisions.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from envsched_core.catalogue import Catalogue
+from envsched_core.config import Config, digest
+from envsched_core.errors import ContractError, UnknownTaskError
+from envsched_core.explanation import explanation
+from envsched_core.graph import DualRelationGraph, GraphBuilder, Traces
+from envsched_core.keyed import gumbel, mix, unit
+from envsched_core.ledger import Ledger
+from envsched_core.moments import Discount, Floats, is_flat
+from envsched_core.predictor import Predictor
+from envsched_core.recording import Recorder, Settled, StepScores
+from envsched_core.records import Decision, Explanation, GroupResult, TaskSpec
+from envsched_core.selection import Batch, Cells, Problem
+from .protocol import Worth
+from .state import load, save
+
+__all__ = ["EnvSched"]
+
+TIE_KEY, GUMBEL_KEY = 10, 11
+
+
+class EnvSched:
+    """The scheduler: predicted variance, uncertainty and coverage, under quotas and a similarity penalty.
+
+    Baselines subclass it and replace `_worth`; everything else (availability, quotas, ledger, records) is
+    shared, so that a comparison compares the choice and nothing else.
+    """
+
+    def __init__(self, config: Config | None = None, *, name: str = "envsched") -> None:
+        """`config`: all knobs; the defaults when None."""
+        self.name = name
+        self.config = config or Config()
+        c = self.config
+        self.catalogue = Catalogue()
+        self.ledger = Ledger(expire_after=c.expire_after, dedupe_steps=c.dedupe_steps, cool_down=c.cool_down)
+        self.predictor = Predictor(c)
+        self.traces = Traces()
+        self.builder = GraphBuilder(c)
+        self.recorder = Recorder(self.catalogue, self.ledger, self.predictor, c)
+        self.visit_clock = Discount([c.coverage_half_life])
+        self.visits = np.zeros(0)
+        self.step = 0
+        self.started = False
+        self.counts: Counter[str] = Counter()
+        self._pending: list[GroupResult] = []
+        self._fresh_traces = 0
+        self._batch: Batch | None = None
+        self._settled: Settled | None = None
+        self._decisions: list[Decision] = []
+        self._expired: tuple[str, ...] = ()
+        self._digest = digest(c)
+
+    @property
+    def graph(self) -> DualRelationGraph | None:
+        """The graph in use; None until tasks are registered or when no part of the config uses one."""
+        return self.predictor.graph
+
+    @property
+    def uses_graph(self) -> bool:
+        """Whether any knob in force reads the graph."""
+        c = self.config
+        return max(*c.tau_within_grid, *c.tau_cross_grid, c.weight_similarity, c.weight_pattern) > 0
+
+    # ------------------------------------------------------------------ the contract
+
+    def register(self, tasks: Sequence[TaskSpec]) -> None:
+        """Make tasks known; new ones join, known keys are described anew. The graph follows.
+
+        Raises:
+            ContractError: a task has no environment or no id.
+        """
+        fresh = self.catalogue.add(tasks)
+        for task in tasks:
+            if (i := self.catalogue.index[task.key]) < len(self.ledger.limit):
+                self.ledger.set_limit(i, task.draws)
+        self.ledger.grow(self.catalogue.tasks[i].draws for i in fresh)
+        n = len(self.catalogue)
+        self.visits = np.concatenate([self.visits, np.zeros(len(fresh))])
+        self.traces.grow(n)
+        self.predictor.grow(self.catalogue.env, self.catalogue.env_names)
+        if self.uses_graph and n:
+            self._rebuild()
+        if self._batch is not None:
+            self._reopen()
+
+    def ask(self, n: int, *, step: int, policy_version: str | None = None) -> Decision:
+        """Choose up to `n` tasks for `step`.
+
+        Raises:
+            ContractError: `n` is negative, or `step` lies before one already asked for.
+        """
+        if n < 0:
+            raise ContractError(f"ask: n must be 0 or more, got {n}")
+        if self.started and step < self.step:
+            raise ContractError(f"ask: step {step} lies before step {self.step}, which was asked for already")
+        if not self.started or step > self.step:
+            self._begin(step)
+        batch = self._batch = self._batch or Batch(self._problem())
+        self._widen_quotas(batch, batch.position + n)
+        whole = batch.position == 0
+        batch.relaxed.clear()
+        picks = batch.choose(n)
+        settled = self._settled = self.recorder.settle(batch, step, picks)
+        for pick in picks:
+            self.ledger.pick(pick.task, step, pick.position)
+        decision = self.recorder.decision(
+            settled,
+            picks,
+            n,
+            whole,
+            policy_version=policy_version,
+            scheduler=self.name,
+            config_digest=self._digest,
+            graph_version=self.graph.version if self.graph else 0,
+            trust=self.predictor.trust(),
+            expired=self._expired,
+        )
+        self._expired = ()
+        self._decisions.append(decision)
+        return decision
+
+    def observe(self, results: Iterable[GroupResult]) -> None:
+        """Take in groups; nothing a result holds raises, everything odd is counted in `metrics`."""
+        for result in results:
+            step = self.step if result.step is None else result.step
+            if result.key not in self.catalogue.index:
+                self.counts["observe/unknown_task"] += 1
+            elif step < self.step - self.config.dedupe_steps:
+                self.counts["observe/too_old"] += 1
+            elif self.ledger.first_time(result.group_id, step):
+                self._accept(result, step)
+
+    def _accept(self, result: GroupResult, step: int) -> None:
+        task = self.catalogue.index[result.key]
+        pick_id = result.pick_id if result.pick_id in self.ledger.open else self.ledger.by_task.get(task)
+        if pick_id is None:
+            self.counts["observe/unasked"] += 1
+        else:
+            self.ledger.close(pick_id, "observed")
+        rewards = tuple(float(r) for r in result.rewards if math.isfinite(r))
+        self.counts["rewards/missing"] += result.missing + len(result.rewards) - len(rewards)
+        self.counts["groups/observed"] += 1
+        self.counts["groups/empty"] += not rewards
+        self.counts["rollouts/observed"] += len(result.rewards) + result.missing
+        if len(rewards) > 1:
+            flat = is_flat(rewards, self.config.min_std, self.config.min_range)
+            self.counts["groups/flat" if flat else "groups/mixed"] += 1
+        self._pending.append(msgspec.structs.replace(result, rewards=rewards, step=step))
+
+    def release(self, pick_ids: Iterable[str], reason: str) -> None:
+        """End open picks without evidence: their quota and coverage are free again."""
+        for pick_id in pick_ids:
+            pick = self.ledger.close(pick_id, "released")
+            if pick is None:
+                continue
+            self.counts[f"released/{reason}"] += 1
+            if self._batch is not None and pick.step == self.step:
+                self._batch.drop(pick.task)
+
+    def explain(self, step: int, task: str) -> Explanation:
+        """Why the task was or was not picked at the latest step.
+
+        Raises:
+            UnknownTaskError: no such task, or `step` is not the latest step asked for.
+        """
+        index = self.catalogue.position(task)
+        if not self._decisions or self._settled is None or step != self.step:
+            raise UnknownTaskError(f"step {step} is not in memory; `envsched explain RUN --step {step}` reads any step")
+        for decision in reversed(self._decisions):
+            for candidate in decision.candidates:
+                if candidate.key == task and (candidate.kept_as == "pick" or decision is self._decisions[-1]):
+                    return explanation(candidate, decision, "recorded")
+        (candidate,) = self.recorder.candidates(self._settled, np.array([index]), ["near_miss"])
+        return explanation(candidate, self._decisions[-1], "re-derived")
+
+    def scores(self) -> StepScores | None:
+        """What every task scored at the latest step; None before the first."""
+        return self.recorder.scores(self._settled) if self._settled is not None else None
+
+    # ------------------------------------------------------------------ the step
+
+    def _begin(self, step: int) -> None:
+        """Close the step before: take in its results, let old picks expire, rebuild the graph if due."""
+        self._take_in()
+        self.predictor.advance(step)
+        factor = self.visit_clock.advance(step)
+        if factor is not None:
+            self.visits *= factor[0]
+        self.step, self.started = step, True
+        self._batch, self._settled, self._decisions = None, None, []
+        self._expired = tuple(pick_id for pick_id, _ in self.ledger.expire(step))
+        due = self.config.refresh_groups
+        if self.uses_graph and due and self._fresh_traces >= due:
+            self._rebuild()
+
+    def _take_in(self) -> None:
+        results = sorted(self._pending, key=lambda r: r.group_id)
+        self._pending = []
+        moments, index = self.predictor.moments, self.catalogue.index
+        for result in results:
+            self.visits[index[result.key]] += self.visit_clock.weight(self._step_of(result))[0]
+        scored = [r for r in results if r.rewards]
+        moved = [moments.fit_range(int(self.catalogue.env[index[r.key]]), r.env, r.rewards) for r in scored]
+        if any(moved):
+            self.predictor.remap()
+        groups = [moments.group(index[r.key], r, self._step_of(r)) for r in scored]
+        self.predictor.observe(groups)
+        for result in scored:
+            self._trace(index[result.key], result)
+        self._learn(scored)
+
+    def _step_of(self, result: GroupResult) -> int:
+        """A result from the future counts as of now."""
+        return min(self.step if result.step is None else result.step, self.step)
+
+    def _trace(self, task: int, result: GroupResult) -> None:
+        moments, env = self.predictor.moments, self.catalogue.env[task]
+        span = moments.high[env] - moments.low[env]
+        self.traces.add(task, np.clip((np.array(result.rewards) - moments.low[env]) / span, 0, 1), result.calls)
+        self._fresh_traces += 1
+
+    def _learn(self, results: Sequence[GroupResult]) -> None:
+        """Hook for baselines with statistics of their own."""
+
+    def _rebuild(self) -> None:
+        graph = self.builder.build(self.catalogue.tasks, self.catalogue.env, self.traces)
+        self._fresh_traces = 0
+        self.predictor.set_graph(graph)
+
+    def _reopen(self) -> None:
+        """Tasks joined in mid-step: the batch goes on over the larger pool, its picks kept."""
+        old = self._batch
+        if old is None:
+            return
+        self._batch = Batch(self._problem())
+        for pick in old.chosen.values():
+            self._batch.position = pick.position
+            self._batch.eligible[pick.task] = True
+            self._batch._take(pick.task, pick.how)
+        self._batch.position = old.position
+
+    # ------------------------------------------------------------------ the problem
+
+    def _problem(self) -> Problem:
+        c = self.config
+        worth = self._worth()
+        barred = self.ledger.in_flight() | self.ledger.exhausted()
+        barred |= self.catalogue.mask(c.exclude_tasks, c.exclude_environments)
+        resting = self.ledger.resting(self.step)
+        pinned = [i for key in c.pin_tasks if (i := self.catalogue.index.get(key, -1)) >= 0]
+        hashes = mix(self.catalogue.hashes, c.seed, self.step)
+        return Problem(
+            terms=worth.terms,
+            value=worth.value,
+            cells=worth.cells,
+            env=self.catalogue.env,
+            limit=np.array([self._limit(name, c.batch_size) for name in self.catalogue.env_names], dtype=np.int64),
+            floor=np.array([self._floor(name) for name in self.catalogue.env_names], dtype=np.int64),
+            eligible=~barred & ~resting,
+            reserve=resting & ~barred,
+            pinned=pinned,
+            similar=self._similar,
+            weight_similarity=c.weight_similarity if self.graph is not None else 0.0,
+            temperature=c.temperature,
+            gumbel=gumbel(mix(hashes, GUMBEL_KEY)) if c.temperature > 0 else np.zeros(0),
+            tie=unit(mix(hashes, TIE_KEY)),
+            uniform_share=c.uniform_share,
+            seed_hash=mix(np.zeros(1, dtype=np.uint64), c.seed, self.step),
+            size=c.batch_size,
+            env_names=self.catalogue.env_names,
+        )
+
+    def _limit(self, env: str, size: int) -> int:
+        """Most picks of one environment in a step of `size` picks: at least one, unless its share is 0.
+
+        The general share never falls below an even split, which no batch could keep.
+        """
+        even = 1.0 / len(self.catalogue.env_names)
+        share = self.config.max_shares.get(env, max(self.config.max_share, even))
+        return max(math.ceil(share * size - 1e-9), 1 if share > 0 else 0)
+
+    def _floor(self, env: str) -> int:
+        c = self.config
+        return max(math.floor(c.min_shares.get(env, 0.0) * c.batch_size + 1e-9), int(env in c.pin_environments))
+
+    def _widen_quotas(self, batch: Batch, total: int) -> None:
+        """A step that asks for more than `batch_size` has quotas to match."""
+        if total > self.config.batch_size:
+            wider = [self._limit(name, total) for name in self.catalogue.env_names]
+            grown = np.maximum(batch.limit, np.array(wider, dtype=np.int64))
+            if np.any(grown > batch.limit):
+                batch.limit = grown
+                batch.blocked.clear()
+                batch._fill()
+
+    def _similar(self, task: int) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+        if self.graph is None:
+            return np.zeros(0, dtype=np.int32), np.zeros(0, dtype=np.float32)
+        rows = [self.graph.row(relation, task) for relation in ("within", "cross")]
+        return np.concatenate([r[0] for r in rows]), np.concatenate([r[1] for r in rows])
+
+    def _worth(self) -> Worth:
+        """Exploitation, uncertainty and task coverage of every task; environments and patterns as cells."""
+        c, prediction = self.config, self.predictor.predict()
+        exploitation = c.weight_variance * 4.0 * prediction.variance
+        uncertainty = c.weight_uncertainty * 4.0 * prediction.sd
+        count = self._visits()
+        terms = {
+            "exploitation": exploitation,
+            "uncertainty": uncertainty,
+            "coverage_task": c.weight_task * np.log((count + 2.0) / (count + 1.0)),
+        }
+        cells = [self._cells("coverage_environment", self.catalogue.env, c.weight_environment, count)]
+        if self.graph is not None and self.graph.pattern_names:
+            pattern = np.full(len(count), -1, dtype=np.int64)
+            pattern[: len(self.graph.pattern)] = self.graph.pattern
+            cells.append(self._cells("coverage_pattern", pattern, c.weight_pattern, count))
+        return Worth(terms, exploitation + uncertainty, [cell for cell in cells if cell.weight > 0])
+
+    def _visits(self) -> Floats:
+        """Groups rolled out per task [N], discounted to now, open picks of earlier steps included."""
+        count: Floats = self.visits * self.visit_clock.scale()[0]
+        earlier = [pick.task for pick in self.ledger.open.values() if pick.step < self.step]
+        np.add.at(count, np.array(earlier, dtype=np.int64), 1.0)
+        return count
+
+    @staticmethod
+    def _cells(term: str, index: NDArray[np.int64], weight: float, visits: Floats) -> Cells:
+        known = index >= 0
+        size = int(index.max(initial=-1)) + 1
+        counts = np.bincount(index[known], visits[known], minlength=size).astype(float)
+        return Cells(term, index, counts, weight)
+
+    # ------------------------------------------------------------------ metrics and state
+
+    def metrics(self) -> dict[str, float]:
+        """Counters and gauges, names separated by slashes."""
+        trust, ledger = self.predictor.trust(), self.ledger
+        gauges = {
+            "tasks/registered": len(self.catalogue),
+            "tasks/seen": int(np.count_nonzero(self.predictor.moments.groups)),
+            "environments/registered": len(self.catalogue.env_names),
+            "picks/open": len(ledger.open),
+            "results/pending": len(self._pending),
+            "rewards/clipped": self.predictor.moments.clipped,
+            "rewards/ranges_widened": len(self.predictor.moments.widened),
+            "trust/kappa_env": trust.kappa_env,
+            "trust/tau_within": trust.tau_within,
+            "trust/tau_cross": trust.tau_cross,
+            "trust/half_life": trust.half_life,
+            "graph/version": self.graph.version if self.graph else 0,
+        }
+        counted = {f"picks/{name}": count for name, count in ledger.counts.items()}
+        return {name: float(value) for name, value in {**counted, **self.counts, **gauges}.items()}
+
+    def state_dict(self) -> dict[str, Any]:
+        """Plain data and arrays, no pickle; leads with its format number."""
+        return save(self)
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Carry on from a saved state. Register the tasks first; those that vanished are counted and dropped.
+
+        Raises:
+            ContractError: the state is of a newer format or of another scheduler.
+        """
+        load(self, state)

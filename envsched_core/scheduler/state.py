@@ -1,0 +1,113 @@
+"""Saving a scheduler and carrying on: to the last bit when the catalogue is the same, by key when it is not.
+
+State is nested dicts of plain values with arrays as leaves (no pickle) and leads with a format number.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import numpy as np
+
+from envsched_core.errors import ContractError
+from envsched_core.graph import DualRelationGraph
+from envsched_core.records import GroupResult
+from envsched_core.selection import Batch
+
+if TYPE_CHECKING:
+    from .core import EnvSched
+
+__all__ = ["STATE_FORMAT", "load", "save"]
+
+STATE_FORMAT = 1
+
+
+def save(s: EnvSched) -> dict[str, Any]:
+    """Plain data and arrays, no pickle; leads with its format number."""
+    return {
+        "format": STATE_FORMAT,
+        "scheduler": s.name,
+        "config": msgspec.to_builtins(s.config),
+        "step": s.step,
+        "started": s.started,
+        "catalogue": s.catalogue.state_dict(),
+        "ledger": s.ledger.state_dict(),
+        "predictor": s.predictor.state_dict(),
+        "traces": s.traces.state_dict(),
+        "graph": _graph_state(s),
+        "visits": s.visits.copy(),
+        "visit_shift": s.visit_clock.shift.copy(),
+        "visit_now": s.visit_clock.now,
+        "pending": msgspec.to_builtins(s._pending),
+        "fresh_traces": s._fresh_traces,
+        "counts": dict(s.counts),
+        "expired": list(s._expired),
+        "batch": _batch_state(s),
+    }
+
+
+def _graph_state(s: EnvSched) -> dict[str, Any] | None:
+    if s.graph is None:
+        return None
+    return {"version": s.graph.version, "arrays": s.graph.arrays(), "names": list(s.graph.pattern_names)}
+
+
+def _batch_state(s: EnvSched) -> dict[str, Any] | None:
+    if s._batch is None:
+        return None
+    cells = [cell.counts.copy() for cell in s._batch.problem.cells]
+    frozen = {"eligible": s._batch.problem.eligible.copy(), "cells": cells}
+    terms = {name: values.copy() for name, values in s._batch.problem.terms.items()}
+    return {**s._batch.state_dict(), "frozen": {**frozen, "terms": terms}}
+
+
+def load(s: EnvSched, state: Mapping[str, Any]) -> None:
+    """Carry on from a saved state. Register the tasks first; those that vanished are counted and dropped.
+
+    Raises:
+        ContractError: the state is of a newer format or of another scheduler.
+    """
+    if int(state["format"]) > STATE_FORMAT:
+        raise ContractError(f"state format {state['format']} is newer than {STATE_FORMAT}; upgrade envsched")
+    if state["scheduler"] != s.name:
+        raise ContractError(f"the state is of scheduler '{state['scheduler']}', this one is '{s.name}'")
+    tasks, envs = s.catalogue.translate(state["catalogue"])
+    same = np.array_equal(tasks, np.arange(len(s.catalogue)))
+    s.counts = Counter({str(k): int(v) for k, v in state["counts"].items()})
+    s.counts["state/tasks_vanished"] += int(np.count_nonzero(tasks < 0))
+    s.counts["state/tasks_joined"] += len(s.catalogue) - int(np.count_nonzero(tasks >= 0))
+    s.step, s.started = int(state["step"]), bool(state["started"])
+    _load_graph(s, state["graph"], same)
+    s.ledger.load_state_dict(state["ledger"], tasks)
+    s.predictor.load_state_dict(state["predictor"], tasks, envs)
+    s.traces.load_state_dict(state["traces"], tasks)
+    s.visits[tasks[tasks >= 0]] = state["visits"][tasks >= 0]
+    s.visit_clock.shift, s.visit_clock.now = np.array(state["visit_shift"]), int(state["visit_now"])
+    s._pending = [r for r in msgspec.convert(state["pending"], list[GroupResult]) if r.key in s.catalogue.index]
+    s._fresh_traces = int(state["fresh_traces"])
+    s._expired = tuple(state["expired"])
+    _load_batch(s, state["batch"], same)
+
+
+def _load_graph(s: EnvSched, saved: Mapping[str, Any] | None, same: bool) -> None:
+    if saved is None or not s.uses_graph:
+        return
+    if same:
+        s.predictor.graph = DualRelationGraph.from_arrays(saved["version"], saved["arrays"], saved["names"])
+    s.builder.version = int(saved["version"])
+
+
+def _load_batch(s: EnvSched, saved: Mapping[str, Any] | None, same: bool) -> None:
+    """A step in progress goes on as it was if the catalogue is the same, and starts anew otherwise."""
+    s._batch, s._settled, s._decisions = None, None, []
+    if saved is None or not same:
+        return
+    problem = s._problem()
+    frozen = saved["frozen"]
+    cells = [c._replace(counts=np.array(counts)) for c, counts in zip(problem.cells, frozen["cells"], strict=True)]
+    problem = problem._replace(eligible=np.array(frozen["eligible"]), cells=cells, terms=dict(frozen["terms"]))
+    s._batch = Batch(problem)
+    s._batch.load_state_dict(saved)

@@ -1,0 +1,196 @@
+"""Arrays of a run folder: graphs, scores of every task, snapshots. Never pickled, always renamed into place."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import shutil
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from envsched_core.errors import DamagedError, FormatVersionError, StoreError
+from envsched_core.graph import DualRelationGraph
+from envsched_core.recording import StepScores
+
+from .files import GRAPH, SCORES, STATE, blake, replace_file
+
+MAX_SCORED_TASKS = 20_000
+STATE_FORMAT = 1
+_NAMES = "pattern_names.json"
+_LEAF = "\0array"
+_TREE = "tree"
+_UNREADABLE = (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile)
+"""What NumPy and zipfile raise for files that are not what they wrote."""
+
+
+def graph_folder(version: int) -> str:
+    """Where a graph stands inside the run folder."""
+    return f"{GRAPH}/{version}"
+
+
+def write_graph(run: Path, graph: DualRelationGraph) -> str:
+    """Write a graph's arrays and names; returns the digest over its files."""
+    folder = run / graph_folder(graph.version)
+    if folder.exists():
+        raise StoreError(f"{folder} is already written; a new graph needs a new version number")
+    temporary = folder.with_name(f".{folder.name}.{os.getpid()}.tmp")
+    try:
+        shutil.rmtree(temporary, ignore_errors=True)
+        temporary.mkdir(parents=True)
+        for name, array in graph.arrays().items():
+            np.save(temporary / f"{name}.npy", array, allow_pickle=False)
+        (temporary / _NAMES).write_bytes(json.dumps(list(graph.pattern_names)).encode())
+        os.replace(temporary, folder)
+    except OSError as error:
+        raise StoreError(f"{folder} cannot be written: {error}; make room, then resume the run") from error
+    return graph_digest(folder)
+
+
+def graph_digest(folder: Path) -> str:
+    """BLAKE2b-128 over names and bytes of a graph's files; array by array in memory."""
+    files = sorted(folder.iterdir())
+    return blake(part for file in files for part in (file.name.encode(), b"\0", file.read_bytes()))
+
+
+def read_graph(run: Path, version: int) -> DualRelationGraph:
+    """A graph with memory-mapped arrays.
+
+    Raises:
+        StoreError: there is no such graph. DamagedError: its files cannot be read.
+    """
+    folder = run / graph_folder(version)
+    if not folder.is_dir():
+        raise StoreError(f"{run} has no graph {version}; it has {graph_versions(run) or 'none'}")
+    try:
+        files = sorted(folder.glob("*.npy"))
+        arrays = {file.stem: np.load(file, mmap_mode="r", allow_pickle=False) for file in files}
+        names = json.loads((folder / _NAMES).read_bytes())
+        return DualRelationGraph.from_arrays(version, arrays, names)
+    except _UNREADABLE as error:
+        raise DamagedError(f"{folder} cannot be read ({error}); make the run again from its source") from error
+
+
+def graph_versions(run: Path) -> list[int]:
+    """Numbers of the graphs on disk, lowest first."""
+    return _numbers(run / GRAPH, "")
+
+
+def write_scores(run: Path, scores: StepScores) -> bool:
+    """Write the scores of a step; False, and nothing written, above 20,000 tasks."""
+    if len(scores.score) > MAX_SCORED_TASKS:
+        return False
+    arrays = {name: np.asarray(value) for name, value in scores._asdict().items() if name != "step"}
+    _write_npz(run / SCORES / f"{scores.step}.npz", arrays, compressed=True)
+    return True
+
+
+def read_scores(run: Path, step: int) -> StepScores | None:
+    """The scores of a step; None when they were not kept."""
+    path = run / SCORES / f"{step}.npz"
+    if not path.exists():
+        return None
+    arrays = _read_npz(path)
+    try:
+        return StepScores(step, **{name: arrays[name] for name in StepScores._fields[1:]})
+    except KeyError as error:
+        raise DamagedError(f"{path} holds no {error}") from error
+
+
+def scored_steps(run: Path) -> list[int]:
+    """Steps whose scores are on disk, lowest first."""
+    return _numbers(run / SCORES, ".npz")
+
+
+def write_state(run: Path, step: int, state: Mapping[str, Any]) -> None:
+    """Write a snapshot: nested dicts and lists of plain values, with arrays as leaves."""
+    arrays: dict[str, NDArray[Any]] = {}
+    tree = {"format": STATE_FORMAT, "state": _take_arrays(state, arrays)}
+    try:
+        arrays[_TREE] = np.frombuffer(json.dumps(tree).encode(), dtype=np.uint8)
+    except (TypeError, ValueError) as error:
+        raise StoreError(f"a state that is not plain cannot be written: {error}") from error
+    _write_npz(run / STATE / f"{step}.npz", arrays, compressed=False)
+
+
+def load_state(run: Path, step: int) -> dict[str, Any]:
+    """The snapshot of a step; tuples come back as lists.
+
+    Raises:
+        StoreError: there is none. FormatVersionError: a newer version wrote it. DamagedError: it cannot be read.
+    """
+    path = run / STATE / f"{step}.npz"
+    if not path.exists():
+        raise StoreError(f"{run} has no state of step {step}; it has {state_steps(run) or 'none'}")
+    arrays = _read_npz(path)
+    try:
+        tree = json.loads(arrays[_TREE].tobytes())
+        if tree["format"] > STATE_FORMAT:
+            raise FormatVersionError(f"{path}: state format {tree['format']}, this version reads up to {STATE_FORMAT}")
+        state: dict[str, Any] = _put_arrays(tree["state"], arrays)
+    except (ValueError, KeyError, TypeError) as error:
+        raise DamagedError(f"{path} cannot be read ({error}); delete it, the events rebuild it") from error
+    return state
+
+
+def state_steps(run: Path) -> list[int]:
+    """Steps with a snapshot, lowest first."""
+    return _numbers(run / STATE, ".npz")
+
+
+def _take_arrays(value: Any, arrays: dict[str, NDArray[Any]]) -> Any:
+    """The same tree with each array replaced by its name in `arrays`."""
+    if isinstance(value, np.ndarray):
+        name = f"a{len(arrays)}"
+        arrays[name] = value
+        return {_LEAF: name}
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, Mapping):
+        for key in value:
+            if not isinstance(key, str) or key == _LEAF:
+                raise StoreError(f"a state key must be text, not {key!r}")
+        return {key: _take_arrays(inner, arrays) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_take_arrays(inner, arrays) for inner in value]
+    return value
+
+
+def _put_arrays(value: Any, arrays: Mapping[str, NDArray[Any]]) -> Any:
+    """The inverse of `_take_arrays`."""
+    if isinstance(value, dict):
+        if _LEAF in value:
+            return arrays[value[_LEAF]]
+        return {key: _put_arrays(inner, arrays) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_put_arrays(inner, arrays) for inner in value]
+    return value
+
+
+def _write_npz(path: Path, arrays: Mapping[str, NDArray[Any]], *, compressed: bool) -> None:
+    for name, array in arrays.items():
+        if array.dtype.hasobject:
+            raise StoreError(f"{path}: array {name} holds Python objects, which are not written")
+    buffer = io.BytesIO()
+    (np.savez_compressed if compressed else np.savez)(buffer, **arrays)  # type: ignore[arg-type]
+    replace_file(path, buffer.getvalue())
+
+
+def _read_npz(path: Path) -> dict[str, NDArray[Any]]:
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            return {name: archive[name] for name in archive.files}
+    except _UNREADABLE as error:
+        raise DamagedError(f"{path} cannot be read ({error}); it may be deleted") from error
+
+
+def _numbers(folder: Path, suffix: str) -> list[int]:
+    if not folder.is_dir():
+        return []
+    names = (path.name.removesuffix(suffix) for path in folder.iterdir() if path.name.endswith(suffix))
+    return sorted(int(name) for name in names if name.isdecimal())

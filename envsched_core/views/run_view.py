@@ -1,0 +1,280 @@
+"""RunView: one run folder, tailed into tables of its own memory while another process may be writing it.
+
+Only whole lines are taken in; a line and its rows come together or not at all, and `version` grows by one
+whenever anything changed. A second caller of `poll` does not wait for the first. Every query has a cursor of
+its own, so any number of threads may read. Nothing is ever written to the run folder.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any, get_args
+
+import duckdb
+import msgspec
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from envsched_core.config import Config
+from envsched_core.errors import DamagedError, EnvSchedError, UnknownTaskError
+from envsched_core.graph import DualRelationGraph
+from envsched_core.records import Decision, EvidenceState, GroupResult, OutcomeCode, Rollout, TaskSpec
+from envsched_core.store import Manifest, Problem, RunReader, StepScores
+
+from .intake import Intake
+from .tables import create, insert, task_row, unpack
+
+__all__ = ["OUTCOME_CODES", "STATES", "Health", "RunView"]
+
+STATES: tuple[str, ...] = get_args(EvidenceState)
+OUTCOME_CODES: tuple[str, ...] = get_args(OutcomeCode)
+
+BLOCK = 2000
+"""Events taken in by one insert."""
+
+Params = Sequence[Any] | Mapping[str, Any]
+
+
+class Health(msgspec.Struct, frozen=True):
+    """What a reader should know before trusting the numbers."""
+
+    events: int
+    problems: tuple[Problem, ...]
+    """Lines that could not be read and were passed over."""
+    unknown: int
+    """Events of kinds this version does not know."""
+    torn_bytes: int
+    """Bytes behind the last whole line: a line in the making, or never finished."""
+    duplicates: int
+    """Groups that came twice; counted once."""
+    age: float
+    """Seconds since the events last grew."""
+
+
+class RunView:
+    """One run as tables and read models; see the package head for the map."""
+
+    def __init__(self, path: Path) -> None:
+        """Opens the folder; `poll` reads its events.
+
+        Raises:
+            StoreError: it is no run folder. FormatVersionError: a newer version wrote it. DamagedError: no readable
+            manifest.
+        """
+        self.path = Path(path)
+        self.version = 0
+        self._lock = threading.Lock()
+        self._source: RunView | None = None
+        self._reset()
+
+    @property
+    def manifest(self) -> Manifest:
+        """What the run says of itself."""
+        return self.reader.manifest
+
+    def _reset(self) -> None:
+        self.reader = RunReader(self.path)
+        config, manifest = self.reader.manifest.config, self.reader.manifest
+        declared = {**config.get("reward_ranges", {}), **manifest.reward_ranges}
+        thresholds = [config.get(name, getattr(Config(), name)) for name in ("min_std", "min_range")]
+        ranges = {str(env): (float(low), float(high)) for env, (low, high) in declared.items()}
+        self._intake = Intake(ranges, (float(thresholds[0]), float(thresholds[1])))
+        self._connection = duckdb.connect(":memory:")
+        create(self._connection)
+        self._offset = 0
+        self._specs: list[TaskSpec] = []
+        self._nodes: dict[str, int] = {}
+        self._envs: dict[str, int] = {}
+        self._env_of: NDArray[np.int64] = np.zeros(0, dtype=np.int64)
+        self._means: dict[int, NDArray[np.float64]] = {}
+
+    # ------------------------------------------------------------------ tailing
+
+    def poll(self) -> bool:
+        """Take in what was written since the last call; True when anything was.
+
+        Raises:
+            FormatVersionError: a newer version wrote an event. DamagedError: the catalogue cannot be read.
+        """
+        if not self._lock.acquire(blocking=False):
+            return False
+        try:
+            changed = self._take_all()
+            self.version += changed
+            return changed
+        except BaseException:
+            # Rows and offset must move together: whatever went wrong, start over from the first line.
+            self._reset()
+            raise
+        finally:
+            self._lock.release()
+
+    def _take_all(self) -> bool:
+        size = self.reader.size()
+        if size < self._offset:
+            self._reset()
+            return self._take_all() or True
+        if size == self._offset:
+            return False
+        begin, events = self._offset, self.reader.events(self._offset)
+        while block := list(islice(events, BLOCK)):
+            for located in block:
+                self._intake.take(located.event)
+            if any(located.event.kind == "registered" for located in block):
+                self._catalogue()
+            self._store()
+            self._offset = self.reader.offset
+        self._offset = self.reader.offset
+        return self._offset > begin
+
+    def _catalogue(self) -> None:
+        specs = self.reader.tasks()
+        for node in range(len(self._specs), len(specs)):
+            spec = specs[node]
+            self._intake.rows["tasks"].append(task_row(node, spec))
+            self._nodes[spec.key] = node
+            self._envs.setdefault(spec.env, len(self._envs))
+        self._specs = specs
+        self._env_of = np.array([self._envs[spec.env] for spec in specs], dtype=np.int64)
+
+    def _store(self) -> None:
+        rows = self._intake.drain()
+        ranges = [(env, *ends, env in self._intake.declared) for env, ends in self._intake.ranges.items()]
+        cursor = self._connection.cursor()
+        cursor.begin()
+        if rows["groups_raw"]:
+            cursor.execute("DELETE FROM ranges")
+            rows["ranges"] = ranges
+        insert(cursor, rows)
+        cursor.commit()
+
+    # ------------------------------------------------------------------ reading
+
+    def query(self, sql: str, params: Params = ()) -> pd.DataFrame:
+        """A table; the statement is ours, values from outside go into `params`."""
+        return self._connection.cursor().execute(sql, params).df()
+
+    def row(self, sql: str, params: Params = ()) -> dict[str, Any]:
+        """The first row as a dict with None for NULL.
+
+        Raises:
+            UnknownTaskError: there is no row.
+        """
+        cursor = self._connection.cursor().execute(sql, params)
+        found = cursor.fetchone()
+        if found is None:
+            raise UnknownTaskError(f"{self.path.name} has no such record")
+        return dict(zip([column[0] for column in cursor.description or []], found, strict=True))
+
+    def health(self) -> Health:
+        """What could not be read, and how old the newest event is."""
+        files = list((self.path / "events").glob("*.jsonl"))
+        newest = max((file.stat().st_mtime for file in files), default=0.0)
+        return Health(
+            events=sum(self._intake.kinds.values()),
+            problems=tuple(self.reader.problems),
+            unknown=sum(self.reader.unknown_kinds.values()),
+            torn_bytes=self.reader.torn_bytes,
+            duplicates=self._intake.duplicates,
+            age=max(time.time() - newest, 0.0),
+        )
+
+    def steps(self) -> list[int]:
+        """Steps with a decision, else (a log without decisions) with observed groups; in order."""
+        frame = self.query("SELECT DISTINCT step FROM decisions ORDER BY step")
+        if frame.empty:
+            frame = self.query("SELECT DISTINCT step FROM groups_raw WHERE step IS NOT NULL ORDER BY step")
+        return [int(step) for step in frame["step"]]
+
+    def decisions(self, step: int) -> tuple[Decision, ...]:
+        """The asks of a step in order, as they were written."""
+        rows = self._connection.cursor().execute(
+            "SELECT payload FROM decisions WHERE step = ? ORDER BY decision", [step]
+        )
+        return tuple(unpack(payload) for (payload,) in rows.fetchall())
+
+    def scores(self, step: int) -> StepScores | None:
+        """Score, rank and outcome of every task at a step; None when they were not kept or cannot be read."""
+        try:
+            return self.reader.scores(step)
+        except DamagedError:
+            return None
+
+    def scored_steps(self) -> list[int]:
+        """Steps whose scores were kept, lowest first."""
+        return self.reader.scored_steps()
+
+    def predicted_means(self, step: int) -> NDArray[np.float64] | None:
+        """Mean predicted variance of each environment [E] over all its tasks; None without a scores file."""
+        if step in self._means:
+            return self._means[step]
+        scores = self.scores(step)
+        if scores is None or not len(scores.variance):
+            return None
+        env = self._env_of[: len(scores.variance)]
+        counts = np.bincount(env, minlength=len(self._envs))
+        sums = np.bincount(env, weights=scores.variance[: len(env)], minlength=len(self._envs))
+        means = np.where(counts > 0, sums / np.maximum(counts, 1), np.nan)
+        if step != self._intake.last_step:  # the last step's file may still be replaced by a further ask
+            self._means[step] = means
+        return means
+
+    # ------------------------------------------------------------------ the catalogue
+
+    def knows(self, key: str) -> bool:
+        """Whether `key` (ENV::TASK) is in the catalogue."""
+        return key in self._nodes
+
+    def node(self, key: str) -> int:
+        """Position of a task in the catalogue.
+
+        Raises:
+            UnknownTaskError: it is not there.
+        """
+        if key not in self._nodes:
+            raise UnknownTaskError(f"this run has no task {key}")
+        return self._nodes[key]
+
+    def names(self, node: int) -> tuple[str, str]:
+        """Environment and task of a node."""
+        return self._specs[node].env, self._specs[node].task
+
+    def spec(self, node: int) -> TaskSpec:
+        """The catalogue entry of a node."""
+        return self._specs[node]
+
+    def env_names(self) -> list[str]:
+        """Environments [E] in the order the catalogue names them."""
+        return list(self._envs)
+
+    def env_index(self) -> NDArray[np.int64]:
+        """Environment of every task [N], as an index into `env_names`."""
+        return self._env_of
+
+    def graph(self, version: int | None = None) -> DualRelationGraph | None:
+        """A graph of the run: by number, or the newest; None where there is none or it cannot be read."""
+        try:
+            return self.reader.graph(version)
+        except EnvSchedError:
+            return None
+
+    def rollouts(self, result: GroupResult) -> list[Rollout]:
+        """The rollouts of a group, read now from the rollouts file; empty when none were kept."""
+        return self.reader.rollouts(result)
+
+    def source(self) -> RunView | None:
+        """The run this one was made from, read up to now; None when its folder is not where it was."""
+        place = self.manifest.source.get("path")
+        if self._source is None and place:
+            for folder in (self.path / str(place), self.path.parent / str(place)):
+                if (folder / "run.json").is_file():
+                    self._source = RunView(folder)
+                    break
+        if self._source is not None:
+            self._source.poll()
+        return self._source

@@ -1,0 +1,256 @@
+"""The tables behind the read models, and how one event becomes rows of them.
+
+Every column has an explicit SQL type: types inferred from a sample round later values silently. Rows are
+gathered as tuples and go in as DataFrames, one insert per table and poll.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import duckdb
+import msgspec
+import pandas as pd
+
+from envsched_core.moments import is_flat, population_variance
+from envsched_core.records import Candidate, Decision, GroupResult, TaskSpec
+
+__all__ = ["TABLES", "VIEWS", "Rows", "create", "decision_rows", "group_row", "insert", "pack", "task_row", "unpack"]
+
+TEXT_SHOWN = 200
+"""Characters of a task's text kept in its row; the whole text is read from the catalogue on demand."""
+
+Rows = dict[str, list[tuple[Any, ...]]]
+
+TABLES: dict[str, dict[str, str]] = {
+    "tasks": {
+        "node": "INTEGER",  # position in the catalogue, 0-based
+        "env": "VARCHAR",
+        "task": "VARCHAR",
+        "text": "VARCHAR",
+        "tools": "INTEGER",
+        "verifier": "VARCHAR",
+        "calls": "INTEGER",  # length of the reference call path; NULL = none
+        "draws": "INTEGER",  # NULL = no limit
+    },
+    "ranges": {"env": "VARCHAR", "low": "DOUBLE", "high": "DOUBLE", "declared": "BOOLEAN"},
+    "decisions": {
+        "decision": "INTEGER",  # 0-based number of the ask in the run
+        "step": "INTEGER",
+        "ask": "INTEGER",  # 0-based number of the ask in its step
+        "scheduler": "VARCHAR",
+        "policy_version": "VARCHAR",
+        "asked": "INTEGER",
+        "picks": "INTEGER",
+        "draws": "INTEGER",  # picks that were uniform draws
+        "pool": "INTEGER",
+        "eligible": "INTEGER",
+        "cutoff": "DOUBLE",
+        "graph_version": "INTEGER",
+        "sample_rate": "DOUBLE",
+        "certificate": "DOUBLE",
+        "kappa_env": "DOUBLE",
+        "tau_within": "DOUBLE",
+        "tau_cross": "DOUBLE",
+        "half_life": "DOUBLE",
+        "payload": "BLOB",  # the whole Decision, see `pack`
+    },
+    "candidates": {
+        "candidate": "INTEGER",  # 0-based number in the run; what terms, shares and evidence point to
+        "decision": "INTEGER",
+        "step": "INTEGER",
+        "env": "VARCHAR",
+        "task": "VARCHAR",
+        "kept_as": "VARCHAR",
+        "outcome": "VARCHAR",
+        "position": "INTEGER",
+        "pick_id": "VARCHAR",
+        "score": "DOUBLE",
+        "rank": "INTEGER",
+        "mean": "DOUBLE",
+        "variance": "DOUBLE",
+        "sd": "DOUBLE",
+        "low": "DOUBLE",
+        "high": "DOUBLE",
+        "usable": "DOUBLE",
+        "rollouts": "DOUBLE",
+        "state": "VARCHAR",
+        "groups": "INTEGER",
+        "last_step": "INTEGER",
+    },
+    "terms": {"candidate": "INTEGER", "name": "VARCHAR", "value": "DOUBLE"},
+    "shares": {"candidate": "INTEGER", "source": "VARCHAR", "share": "DOUBLE"},
+    "evidence": {
+        "candidate": "INTEGER",
+        "ordinal": "INTEGER",
+        "env": "VARCHAR",
+        "task": "VARCHAR",
+        "relation": "VARCHAR",
+        "weight": "DOUBLE",
+        "share": "DOUBLE",
+        "mean": "DOUBLE",
+        "rollouts": "DOUBLE",
+        "last_step": "INTEGER",
+    },
+    "quotas": {
+        "decision": "INTEGER",
+        "step": "INTEGER",
+        "env": "VARCHAR",
+        "limit_picks": "INTEGER",
+        "floor_picks": "INTEGER",
+        "used": "INTEGER",
+        "price": "DOUBLE",
+        "blocked": "INTEGER",
+    },
+    "relaxed": {
+        "step": "INTEGER",
+        "kind": "VARCHAR",
+        "env": "VARCHAR",
+        "limit_picks": "INTEGER",
+        "used": "INTEGER",
+    },
+    "counts": {"decision": "INTEGER", "step": "INTEGER", "outcome": "VARCHAR", "tasks": "INTEGER"},
+    "groups_raw": {
+        "number": "INTEGER",  # 0-based order of arrival
+        "step": "INTEGER",  # the step whose batch it belongs to; NULL when nothing says
+        "candidate": "INTEGER",  # the pick it answers; NULL when nobody asked for it
+        "env": "VARCHAR",
+        "task": "VARCHAR",
+        "group_id": "VARCHAR",
+        "scored": "INTEGER",
+        "missing": "INTEGER",
+        "status": "VARCHAR",
+        "raw_mean": "DOUBLE",
+        "raw_variance": "DOUBLE",
+        "flat": "BOOLEAN",
+        "policy_version": "VARCHAR",
+        "trained": "BOOLEAN",
+        "tokens": "DOUBLE",
+        "seconds": "DOUBLE",
+        "turns": "DOUBLE",
+        "tool_calls": "DOUBLE",
+        "payload": "VARCHAR",  # the whole GroupResult as JSON
+    },
+    "ends": {"candidate": "INTEGER", "ended": "VARCHAR", "reason": "VARCHAR", "step": "INTEGER"},
+}
+
+VIEWS: dict[str, str] = {
+    # Rewards mapped to [0, 1] by the environment's range, as moments.py does it.
+    "groups": """
+        SELECT g.* EXCLUDE (payload), NOT flat AS mixed, r.low, r.high,
+            (raw_mean - r.low) / greatest(r.high - r.low, 1e-300) AS mean,
+            CASE WHEN scored >= 2 THEN raw_variance / greatest((r.high - r.low) ** 2, 1e-300) END AS variance
+        FROM groups_raw g JOIN ranges r USING (env)""",
+    # One row a pick: how it ended.
+    "outcomes": """
+        SELECT c.candidate, c.decision, c.step, c.env, c.task, c.position, c.outcome, c.variance AS predicted,
+            c.mean AS predicted_mean, c.score, c.rank, c.state,
+            CASE WHEN g.number IS NOT NULL THEN 'observed' ELSE coalesce(e.ended, 'open') END AS ended,
+            coalesce(e.reason, '') AS reason, g.number, g.mixed, g.variance AS observed, g.mean AS observed_mean,
+            g.scored, g.missing
+        FROM candidates c
+        LEFT JOIN groups g USING (candidate)
+        LEFT JOIN ends e USING (candidate)
+        WHERE c.kept_as = 'pick'""",
+}
+
+DTYPES = {
+    "INTEGER": "Int64",
+    "DOUBLE": "float64",
+    "BOOLEAN": "boolean",
+    "VARCHAR": "object",
+    "BLOB": "object",
+}
+
+
+def create(connection: duckdb.DuckDBPyConnection) -> None:
+    """Make every table and view in an empty database."""
+    for table, columns in TABLES.items():
+        body = ", ".join(f"{name} {kind}" for name, kind in columns.items())
+        connection.execute(f"CREATE TABLE {table} ({body})")
+    for name, query in VIEWS.items():
+        connection.execute(f"CREATE VIEW {name} AS {query}")
+
+
+def insert(cursor: duckdb.DuckDBPyConnection, rows: Mapping[str, list[tuple[Any, ...]]]) -> None:
+    """Append gathered rows to their tables."""
+    for table, lines in rows.items():
+        if not lines:
+            continue
+        columns = TABLES[table]
+        data = dict(zip(columns, zip(*lines, strict=True), strict=True))
+        frame = pd.DataFrame({name: pd.Series(list(data[name]), dtype=DTYPES[kind]) for name, kind in columns.items()})
+        cursor.register("incoming", frame)
+        cursor.execute(f"INSERT INTO {table} SELECT {', '.join(columns)} FROM incoming")
+        cursor.unregister("incoming")
+
+
+def pack(decision: Decision) -> bytes:
+    """A decision as compressed JSON, to be read back whole when its step is looked at."""
+    return zlib.compress(msgspec.json.encode(decision), 1)
+
+
+def unpack(payload: bytes) -> Decision:
+    """The inverse of `pack`."""
+    return msgspec.json.decode(zlib.decompress(payload), type=Decision)
+
+
+def task_row(node: int, task: TaskSpec) -> tuple[Any, ...]:
+    """The `tasks` row of one catalogue entry."""
+    calls = None if task.calls is None else len(task.calls)
+    return (node, task.env, task.task, task.text[:TEXT_SHOWN], len(task.tools), task.verifier, calls, task.draws)
+
+
+def decision_rows(decision: Decision, number: int, ask: int, first: int) -> Rows:
+    """All rows of one ask: the `number`-th of the run, `ask`-th of its step, candidates numbered from `first`."""
+    d, trust = decision, decision.trust
+    picks = [c for c in d.candidates if c.kept_as == "pick"]
+    head = (number, d.step, ask, d.scheduler, d.policy_version, d.asked, len(picks))
+    draws = sum(c.outcome == "uniform_draw" for c in picks)
+    pool = (draws, d.pool, d.eligible, d.cutoff, d.graph_version, d.sample_rate, d.certificate)
+    learned = (trust.kappa_env, trust.tau_within, trust.tau_cross, trust.half_life) if trust else (None,) * 4
+    rows: Rows = {
+        "decisions": [(*head, *pool, *learned, pack(d))],
+        "quotas": [(number, d.step, q.env, q.limit, q.floor, q.used, q.price, q.blocked) for q in d.quotas],
+        "relaxed": [(d.step, r.kind, r.env, r.limit, r.used) for r in d.relaxed],
+        "counts": [(number, d.step, outcome, tasks) for outcome, tasks in d.counts.items()],
+    }
+    return rows | _candidate_rows(enumerate(d.candidates, first), number, d.step)
+
+
+def _candidate_rows(numbered: Iterable[tuple[int, Candidate]], decision: int, step: int) -> Rows:
+    rows: Rows = {"candidates": [], "terms": [], "shares": [], "evidence": []}
+    for i, c in numbered:
+        place = (i, decision, step, c.env, c.task, c.kept_as, c.outcome, c.position, c.pick_id)
+        belief = (c.score, c.rank, c.mean, c.variance, c.sd, c.low, c.high, c.usable, c.rollouts)
+        rows["candidates"].append((*place, *belief, c.state, c.groups, c.last_step))
+        rows["terms"].extend((i, name, value) for name, value in c.terms.items())
+        rows["shares"].extend((i, source, share) for source, share in c.shares.items())
+        rows["evidence"].extend((i, k, *msgspec.structs.astuple(e)) for k, e in enumerate(c.evidence))
+    return rows
+
+
+def group_row(
+    result: GroupResult,
+    number: int,
+    step: int | None,
+    candidate: int | None,
+    *,
+    declared: tuple[float, float] | None,
+    thresholds: tuple[float, float],
+) -> tuple[Any, ...]:
+    """The `groups_raw` row of one result; rewards outside a `declared` range are clipped, as the scheduler does.
+
+    `thresholds` are the run's `min_std` and `min_range`, in reward units.
+    """
+    r = result
+    rewards = [min(max(x, declared[0]), declared[1]) for x in r.rewards] if declared else list(r.rewards)
+    mean = sum(rewards) / len(rewards) if rewards else None
+    spread = population_variance(rewards) if rewards else None
+    cost = (r.cost.tokens, r.cost.seconds, r.cost.turns, r.cost.tool_calls) if r.cost else (None,) * 4
+    place = (number, step, candidate, r.env, r.task, r.group_id, len(r.rewards), r.missing, r.status)
+    flat = is_flat(r.rewards, *thresholds)
+    payload = msgspec.json.encode(r).decode()
+    return (*place, mean, spread, flat, r.policy_version, r.trained, *cost, payload)

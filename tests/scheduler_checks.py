@@ -1,0 +1,239 @@
+"""The laws of the contract, each a function of a scheduler factory; test_schedulers.py crosses them with every name.
+
+A law takes `make` (a function of config changes that returns a fresh scheduler with the tasks registered)
+and raises AssertionError where it does not hold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import permutations
+
+import msgspec
+import numpy as np
+
+from envsched_core.records import Decision, GroupResult, TaskSpec, Tool
+from envsched_core.scheduler import EnvSched
+
+Make = Callable[..., EnvSched]
+
+TOOLS = {
+    "shop": (Tool("get_order"), Tool("update_order"), Tool("refund_payment")),
+    "bank": (Tool("get_account"), Tool("transfer_money"), Tool("send_message")),
+    "files": (Tool("list_files"), Tool("delete_file"), Tool("move_file")),
+}
+WORDS = ("return", "refund", "order", "late", "broken", "shirt", "account", "money", "friend", "send", "file", "old")
+
+
+def invented_tasks(per_env: int = 12) -> list[TaskSpec]:
+    """Tasks of three environments with texts, tools and call paths."""
+    rng = np.random.default_rng(7)
+    tasks = []
+    for env, tools in TOOLS.items():
+        for i in range(per_env):
+            calls = tuple(str(c) for c in rng.choice([t.name for t in tools], size=1 + i % 3))
+            text = " ".join(rng.choice(WORDS, size=6))
+            tasks.append(TaskSpec(env, f"t{i}", text=text, tools=tools, state=(env,), verifier="db", calls=calls))
+    return tasks
+
+
+def outcome(decision: Decision, *, scale: float = 1.0, shift: float = 0.0, size: int = 4) -> list[GroupResult]:
+    """A result for every pick; rewards depend on the task alone."""
+    results = []
+    for pick in decision.picks:
+        ability = (int(pick.task[1:]) * 37 % 11) / 10
+        rewards = tuple(shift + scale * float(ability > (k + 0.5) / size) for k in range(size))
+        results.append(GroupResult(f"{pick.pick_id}", pick.env, pick.task, rewards, step=decision.step))
+    return results
+
+
+def drive(scheduler: EnvSched, steps: int, *, first: int = 0, n: int = 8, **reward: float) -> list[Decision]:
+    """Ask and observe for some steps."""
+    decisions = []
+    for step in range(first, first + steps):
+        decisions.append(scheduler.ask(n, step=step))
+        scheduler.observe(outcome(decisions[-1], **reward))
+    return decisions
+
+
+def encoded(decisions: Sequence[Decision]) -> list[bytes]:
+    """What is compared byte for byte."""
+    return [msgspec.json.encode(d) for d in decisions]
+
+
+def picked(decisions: Sequence[Decision]) -> list[list[str]]:
+    """Keys in pick order."""
+    return [[p.key for p in d.picks] for d in decisions]
+
+
+def statistics(scheduler: EnvSched) -> list[bytes]:
+    """Everything evidence lives in."""
+    state = scheduler.predictor.state_dict()
+    arrays = [*state["moments"].values(), *state["spread"].values(), state["loglik"]]
+    return [np.asarray(a).tobytes() for a in arrays]
+
+
+def check_same_calls_same_decisions(make: Make) -> None:
+    """Same tasks, config, seed and calls: byte-identical decisions."""
+    assert encoded(drive(make(), 4)) == encoded(drive(make(), 4))
+
+
+def check_asking_changes_no_statistic(make: Make) -> None:
+    """Only the ledger of open picks moves."""
+    scheduler = make()
+    drive(scheduler, 2)
+    scheduler.ask(2, step=2)
+    before = statistics(scheduler)
+    scheduler.ask(3, step=2)
+    assert statistics(scheduler) == before
+
+
+def check_order_within_a_step(make: Make) -> None:
+    """Results of one step may come in any order."""
+    seen = []
+    for order in list(permutations(range(4)))[::5]:
+        scheduler = make()
+        results = outcome(scheduler.ask(4, step=0))
+        for i in order:
+            scheduler.observe([results[i]])
+        seen.append(encoded([scheduler.ask(8, step=1)]))
+    assert all(s == seen[0] for s in seen)
+
+
+def check_twice_counts_once(make: Make) -> None:
+    """The same group id observed again, now or later, changes nothing but a counter."""
+    once, twice = make(), make()
+    for scheduler in (once, twice):
+        first = outcome(scheduler.ask(8, step=0))
+        scheduler.observe(first)
+        if scheduler is twice:
+            scheduler.observe(first)
+        scheduler.ask(8, step=1)
+        if scheduler is twice:
+            scheduler.observe(first)
+    assert encoded([once.ask(8, step=2)]) == encoded([twice.ask(8, step=2)])
+    assert twice.metrics()["picks/duplicate"] == 16
+
+
+def check_unasked_results_are_accepted(make: Make) -> None:
+    """Evidence may come from elsewhere; unknown tasks are counted and passed over."""
+    scheduler = make()
+    scheduler.observe([GroupResult("x", "shop", "t3", (1.0, 0.0), step=0), GroupResult("y", "no", "t", (1.0,))])
+    scheduler.ask(4, step=1)
+    assert scheduler.predictor.moments.groups.sum() == 1
+    assert scheduler.metrics()["observe/unasked"] == 1
+    assert scheduler.metrics()["observe/unknown_task"] == 1
+
+
+def check_n_asks_of_one(make: Make) -> None:
+    """One ask of n and n asks of one give the same picks with the same terms."""
+    whole, single = make(), make()
+    for scheduler in (whole, single):
+        drive(scheduler, 2)
+    together = whole.ask(8, step=2)
+    apart = [single.ask(1, step=2) for _ in range(8)]
+    wanted = [(c.key, c.terms, c.score) for c in together.candidates if c.kept_as == "pick"]
+    assert [(c.key, c.terms, c.score) for d in apart for c in d.candidates if c.kept_as == "pick"] == wanted
+
+
+def check_save_and_load(make: Make) -> None:
+    """A loaded scheduler goes on as the saved one would have, between steps and in the middle of one."""
+    for mid_step in (False, True):
+        saved, loaded = make(), make()
+        drive(saved, 3)
+        if mid_step:
+            saved.ask(3, step=3)
+        loaded.load_state_dict(saved.state_dict())
+        assert encoded([saved.ask(5, step=3)]) == encoded([loaded.ask(5, step=3)])
+        assert encoded(drive(saved, 3, first=4)) == encoded(drive(loaded, 3, first=4))
+
+
+def check_affine_rewards(make: Make) -> None:
+    """Rewards on another declared scale, mapped the same: the same picks, terms to 1e-9."""
+    plain = drive(make(), 4)
+    ranges = {env: (-3.0, 7.0) for env in TOOLS}
+    scaled = drive(make(reward_ranges=ranges), 4, scale=10.0, shift=-3.0)
+    assert picked(plain) == picked(scaled)
+    for one, other in zip(plain, scaled, strict=True):
+        for a, b in zip(one.candidates, other.candidates, strict=True):
+            assert all(abs(a.terms[t] - b.terms[t]) < 1e-9 for t in a.terms)
+
+
+def check_memory_is_bounded(make: Make) -> None:
+    """A stream ten times longer holds no more."""
+    sizes = []
+    for steps in (20, 200):
+        scheduler = make(dedupe_steps=10, expire_after=5)
+        for step in range(steps):
+            decision = scheduler.ask(4, step=step)
+            scheduler.observe(outcome(decision)[:3])  # one of four never answers
+        held = (scheduler.ledger.open, scheduler.ledger.seen, scheduler._decisions, scheduler._pending)
+        sizes.append([len(h) for h in held] + [sum(map(len, scheduler.traces.calls.values()))])
+    assert all(late <= early + 8 for early, late in zip(*sizes, strict=True))
+
+
+def check_shares_and_terms(make: Make) -> None:
+    """Shares are a split, terms sum to the score, predictions lie where they must."""
+    for decision in drive(make(), 4):
+        for c in decision.candidates:
+            assert min(c.shares.values()) >= 0
+            assert abs(sum(c.shares.values()) - 1) < 1e-9
+            assert abs(sum(c.terms.values()) - c.score) < 1e-9
+            assert 0 <= c.low <= c.mean <= c.high <= 1
+            assert 0 <= c.variance <= 0.25
+            assert 0 <= c.usable <= 1
+
+
+def check_quotas(make: Make) -> None:
+    """No environment takes more than its share, unless that is on record."""
+    for share in (0.34, 0.5):
+        scheduler = make(max_share=share, batch_size=8)
+        limit = int(np.ceil(scheduler.config.max_share * 8))
+        for decision in drive(scheduler, 4):
+            relaxed = {r.env for r in decision.relaxed if r.kind == "quota"}
+            assert all(q.used <= q.limit <= limit or q.env in relaxed for q in decision.quotas)
+            assert len(decision.picks) == len({p.key for p in decision.picks}) == 8
+
+
+def check_every_pick_ends_once(make: Make) -> None:
+    """Asked = observed + released + expired + open."""
+    scheduler = make(expire_after=2)
+    for step in range(8):
+        decision = scheduler.ask(6, step=step)
+        scheduler.observe(outcome(decision)[:3])
+        scheduler.release([decision.picks[3].pick_id, "nonsense"], "stale")
+    m = scheduler.metrics()
+    assert m["picks/asked"] == m["picks/observed"] + m["picks/released"] + m["picks/expired"] + m["picks/open"]
+    assert m["picks/released_unknown"] == 8
+
+
+def check_open_picks_are_not_asked_again(make: Make) -> None:
+    """A task in flight is left alone until its pick ends."""
+    scheduler = make()
+    first = {p.key for p in scheduler.ask(8, step=0).picks}
+    second = scheduler.ask(8, step=1)
+    assert not first & {p.key for p in second.picks}
+    assert second.counts["in_flight"] == 8
+
+
+def check_bad_results_do_not_raise(make: Make) -> None:
+    """NaN, infinite, empty and out-of-range rewards are counted, never an exception."""
+    scheduler = make(reward_ranges={"shop": (0.0, 1.0)})
+    scheduler.ask(4, step=0)
+    bad = [(float("nan"), 1.0), (float("inf"),), (), (5.0, -2.0), (0.5,)]
+    scheduler.observe(GroupResult(f"g{i}", "shop", f"t{i}", rewards) for i, rewards in enumerate(bad))
+    scheduler.ask(4, step=1)
+    m = scheduler.metrics()
+    assert (m["rewards/missing"], m["groups/empty"], m["rewards/clipped"]) == (2, 2, 2)
+
+
+def check_nothing_left(make: Make) -> None:
+    """A pool that runs dry gives fewer picks and says so."""
+    scheduler = make(tasks=[TaskSpec("shop", f"t{i}", draws=1) for i in range(5)])
+    assert len(scheduler.ask(3, step=0).picks) == 3
+    decision = scheduler.ask(8, step=1)
+    assert len(decision.picks) == 2
+    assert decision.relaxed[-1].kind == "shortfall"
+
+
+CHECKS = [value for name, value in sorted(globals().items()) if name.startswith("check_")]

@@ -1,0 +1,120 @@
+"""Prediction: the identities of the head of predictor.py, held to 1e-12."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scheduler_checks import drive, invented_tasks
+from scipy import integrate, stats
+
+from envsched_core.baselines import make_scheduler
+from envsched_core.config import config_from
+from envsched_core.predictor import SHARES, Prediction
+from envsched_core.records import GroupResult, TaskSpec
+
+pseudo = st.floats(0.05, 200)
+
+
+def single(a: float, b: float, phi: float = 1.0) -> Prediction:
+    return Prediction(np.array([a]), np.array([a + b]), np.array([phi]))
+
+
+@given(pseudo, pseudo)
+def test_variance_and_sd_are_those_of_a_beta(a: float, b: float) -> None:
+    n = a + b
+    e_pq = a * b / (n * (n + 1))
+    prediction = single(a, b)
+    assert prediction.variance[0] == pytest.approx(e_pq, rel=1e-12)
+    mean, variance = stats.beta.stats(a, b)
+    assert prediction.variance[0] == pytest.approx(mean * (1 - mean) - variance, rel=1e-6)
+    assert 0 <= prediction.sd[0] <= 0.125 + 1e-12
+
+
+def test_sd_against_integration() -> None:
+    a, b = 2.5, 4.0
+    second, _ = integrate.quad(lambda p: (p * (1 - p)) ** 2 * stats.beta.pdf(p, a, b), 0, 1)
+    first, _ = integrate.quad(lambda p: p * (1 - p) * stats.beta.pdf(p, a, b), 0, 1)
+    assert single(a, b).sd[0] == pytest.approx(np.sqrt(second - first**2), rel=1e-9)
+
+
+def test_usable_is_the_chance_of_a_mixed_group() -> None:
+    a, b, g = 1.3, 0.8, 4
+    mixed, _ = integrate.quad(lambda p: (1 - p**g - (1 - p) ** g) * stats.beta.pdf(p, a, b), 0, 1)
+    assert single(a, b).usable(g)[0] == pytest.approx(mixed, rel=1e-6)
+
+
+@pytest.fixture
+def driven():
+    scheduler = make_scheduler("envsched", config_from({"batch_size": 8, "refresh_groups": 16, "learn_trust": False}))
+    scheduler.register(invented_tasks())
+    drive(scheduler, 4)
+    scheduler.ask(1, step=5)
+    return scheduler
+
+
+def test_shares_make_up_the_mean(driven) -> None:
+    predictor, n = driven.predictor, len(driven.catalogue)
+    sources = predictor.sources(np.arange(n))
+    prediction = predictor.predict()
+    assert np.allclose(sources.sum(axis=1), prediction.n, rtol=1e-12)
+    assert sources.shape == (n, len(SHARES))
+    assert sources.min() >= 0
+
+
+def test_neighbours_add_up_to_their_sources(driven) -> None:
+    predictor = driven.predictor
+    for task in range(len(driven.catalogue)):
+        relations, _, _, counts = predictor.neighbours(task)
+        for k, relation in enumerate(("own", "within", "cross")):
+            total = counts[[r == relation for r in relations]].sum()
+            assert total == pytest.approx(predictor.sources(np.array([task]))[0, k], rel=1e-12, abs=1e-12)
+
+
+def test_propagated_sums_equal_a_full_pass(driven) -> None:
+    predictor = driven.predictor
+    incremental = {name: array.copy() for name, array in predictor.spread.items()}
+    predictor.remap()
+    for name, array in predictor.spread.items():
+        assert np.allclose(array, incremental[name], rtol=1e-12)
+
+
+def test_without_is_a_subtraction(driven) -> None:
+    """Taking a task's rollouts out of the sums by hand gives what `without` gives."""
+    predictor, moments = driven.predictor, driven.predictor.moments
+    task, h = 1, driven.predictor.point.h
+    source = int(np.flatnonzero(moments.n[h] > 0)[0])
+    kept = moments.concentration, moments.dispersion
+    frozen = moments.concentration(h), moments.dispersion(h)
+    expected = predictor.without(task, source)
+    n, s = moments.n[h][source], moments.s[h][source]
+    env = moments.env[source]
+    moments.env_n[h][env] -= n
+    moments.env_s[h][env] -= s
+    moments.n[h][source] = moments.s[h][source] = 0.0
+    predictor.remap()
+    moments.concentration, moments.dispersion = lambda h: frozen[0], lambda h: frozen[1]
+    found = predictor.predict(np.array([task]))
+    moments.concentration, moments.dispersion = kept
+    assert found.n[0] == pytest.approx(expected.n[0], rel=1e-12)
+    assert found.a[0] == pytest.approx(expected.a[0], rel=1e-12)
+
+
+@pytest.mark.parametrize(("world", "trusted"), [("families", True), ("coins", False)])
+def test_trust_in_neighbours_is_learned(world: str, trusted: bool) -> None:
+    """Where like texts have like success the within relation is found; where success is a coin flip it goes to 0."""
+    rng = np.random.default_rng(3)
+    families = ("refund the broken blue shirt", "move every old file away")
+    tasks = [TaskSpec(f"e{e}", f"t{i}", text=f"{families[i % 2]} {i}", draws=1) for e in range(4) for i in range(40)]
+    scheduler = make_scheduler("envsched", config_from({"batch_size": 16, "refresh_groups": 0}))
+    scheduler.register(tasks)
+    for step in range(8):
+        for pick in scheduler.ask(16, step=step).picks:
+            easy = int(pick.task[1:]) % 2 if world == "families" else rng.random() < 0.5
+            rewards = tuple(float(rng.random() < (0.9 if easy else 0.1)) for _ in range(8))
+            scheduler.observe([GroupResult(pick.pick_id, pick.env, pick.task, rewards, step=step)])
+    scheduler.ask(1, step=8)
+    trust = scheduler.predictor.trust()
+    assert (trust.tau_within > 0) is trusted
+    assert (trust.loglik > trust.loglik_no_within + 10) is trusted

@@ -1,0 +1,190 @@
+"""The batch: lazy greedy is the naive loop, penalties separate twins, quotas bind and say what it cost."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scheduler_checks import TOOLS, outcome
+
+from envsched_core.baselines import make_scheduler
+from envsched_core.config import config_from
+from envsched_core.records import GroupResult, TaskSpec
+from envsched_core.selection import Batch, Cells, Problem
+
+N = 60
+
+
+def problem(seed: int, *, temperature: float = 0.0, limit: int = 4, ties: bool = False, n: int = N) -> Problem:
+    rng = np.random.default_rng(seed)
+    env, pattern = rng.integers(0, 6, n), rng.integers(-1, 4, n)
+    value = np.full(n, 0.3) if ties else rng.random(n)
+    weights = np.triu(rng.random((n, n)) * (rng.random((n, n)) < 0.1), 1)
+    weights = (weights + weights.T).astype(np.float32)
+
+    def similar(task: int):
+        others = np.flatnonzero(weights[task]).astype(np.int32)
+        return others, weights[task, others]
+
+    return Problem(
+        terms={"exploitation": value},
+        value=value,
+        cells=[
+            Cells("coverage_environment", env, rng.random(6) * 3, 0.2),
+            Cells("coverage_pattern", pattern, rng.random(4), 0.1),
+        ],
+        env=env,
+        limit=np.full(6, limit),
+        floor=np.zeros(6, dtype=np.int64),
+        eligible=rng.random(n) < 0.9,
+        reserve=np.zeros(n, dtype=bool),
+        pinned=(),
+        similar=similar,
+        weight_similarity=0.3,
+        temperature=temperature,
+        gumbel=rng.gumbel(size=n) if temperature else np.zeros(0),
+        tie=rng.random(n),
+        uniform_share=0.0,
+        seed_hash=np.array([seed], dtype=np.uint64),
+        size=12,
+        env_names=[f"e{i}" for i in range(6)],
+    )
+
+
+def naive(p: Problem, k: int) -> list[int]:
+    """Score everything again before each pick."""
+    batch, out = Batch(p), []
+    for _ in range(k):
+        keys = batch.keys(batch.gains())
+        room = batch.eligible & (batch.used < batch.limit)[p.env]
+        out.append(int(np.argmax(np.where(room, keys, -np.inf))))
+        batch._take(out[-1], "score")
+    return out
+
+
+@settings(max_examples=60)
+@given(st.integers(0, 10_000), st.sampled_from([0.0, 0.5, 2.0]), st.booleans())
+def test_lazy_greedy_is_the_naive_loop(seed: int, temperature: float, ties: bool) -> None:
+    p = problem(seed, temperature=temperature, ties=ties)
+    assert [c.task for c in Batch(p).choose(12)] == naive(p, 12)
+
+
+def test_lazy_greedy_beyond_the_first_block() -> None:
+    p = problem(5, limit=3, ties=True, n=3000)
+    assert [c.task for c in Batch(p).choose(12)] == naive(p, 12)
+
+
+@given(st.integers(0, 10_000))
+def test_gains_telescope_and_never_rise(seed: int) -> None:
+    batch = Batch(problem(seed, limit=99))
+    picks = batch.choose(12)
+    gains = [round(p.gain, 9) for p in picks]
+    assert gains == sorted(gains, reverse=True)
+    certificate = batch.certificate()
+    assert certificate is not None
+    assert 0 < certificate <= 1
+
+
+def test_a_released_pick_gives_its_quota_back() -> None:
+    batch = Batch(problem(3, limit=1))
+    picks = batch.choose(6)
+    batch.drop(picks[0].task)
+    (again,) = batch.choose(1)
+    assert again.task != picks[0].task
+    assert batch.problem.env[again.task] == batch.problem.env[picks[0].task]
+
+
+def twins(weight: float) -> set[str]:
+    """Pairs of near-duplicate tasks, all worth the same; which are picked together?"""
+    words = ["refund the blue shirt", "move old files away", "send money to anna", "book a flight", "delete my account"]
+    tasks = [TaskSpec("shop", f"{i}{side}", text=f"{words[i]} {words[i]} {side}") for i in range(5) for side in "ab"]
+    values = {"batch_size": 5, "weight_similarity": weight, "temperature": 0.0, "uniform_share": 0.0, "neighbours": 1}
+    scheduler = make_scheduler("envsched", config_from(values))
+    scheduler.register(tasks)
+    return {pick.task for pick in scheduler.ask(5, step=0).picks}
+
+
+def test_near_duplicates_do_not_share_a_batch() -> None:
+    assert sorted(task[0] for task in twins(1.0)) == list("01234")
+    assert len({task[0] for task in twins(0.0)}) < 5
+
+
+def test_no_pilot_rollouts() -> None:
+    """The first ask works on nothing, and rollouts generated are those of the asked groups."""
+    scheduler = make_scheduler("envsched", config_from({"batch_size": 6}))
+    scheduler.register([TaskSpec(env, f"t{i}") for env in TOOLS for i in range(8)])
+    first = scheduler.ask(6, step=0)
+    assert {c.state for c in first.candidates} == {"prior only"}
+    generated = 0
+    for step in range(5):
+        decision = first if step == 0 else scheduler.ask(6, step=step)
+        results = outcome(decision, size=4)
+        generated += sum(len(r.rewards) for r in results)
+        scheduler.observe(results)
+    assert generated == scheduler.metrics()["picks/asked"] * 4 == scheduler.metrics()["rollouts/observed"]
+
+
+@pytest.fixture
+def lopsided():
+    """One environment is clearly the best, and its quota binds."""
+    values = {"batch_size": 8, "max_share": 0.25, "temperature": 0.0, "uniform_share": 0.0, "weight_environment": 0.0}
+    scheduler = make_scheduler("envsched", config_from(values))
+    scheduler.register([TaskSpec(f"e{e}", f"t{i}") for e in range(6) for i in range(20)])
+    for e in range(6):
+        for i in range(6):
+            rewards = (0.0, 1.0, 0.0, 1.0) if e == 0 else (0.0, 0.0, 0.0, 0.0)
+            scheduler.observe([GroupResult(f"{e}{i}", f"e{e}", f"t{i}", rewards, step=0)])
+    return scheduler
+
+
+def test_a_quota_binds_and_has_a_price(lopsided) -> None:
+    decision = lopsided.ask(8, step=1)
+    quota = next(q for q in decision.quotas if q.env == "e0")
+    assert (quota.used, quota.limit) == (2, 2)
+    assert quota.price > 0.1
+    blocked = [c for c in decision.candidates if c.outcome == "quota_full"]
+    assert blocked
+    assert all(c.env == "e0" and c.score > decision.cutoff and c.details["quota_limit"] == 2 for c in blocked)
+
+
+def test_floors_pins_and_exclusions() -> None:
+    values = {
+        "batch_size": 8,
+        "min_shares": {"e2": 0.5},
+        "pin_tasks": ["e1::t3"],
+        "pin_environments": ["e3"],
+        "exclude_environments": ["e0"],
+        "max_share": 0.5,
+    }
+    scheduler = make_scheduler("envsched", config_from(values))
+    scheduler.register([TaskSpec(f"e{e}", f"t{i}") for e in range(4) for i in range(20)])
+    decision = scheduler.ask(8, step=0)
+    envs = [p.env for p in decision.picks]
+    assert decision.picks[0].key == "e1::t3"
+    assert envs.count("e2") >= 4
+    assert envs.count("e3") >= 1
+    assert "e0" not in envs
+
+
+def test_quotas_that_cannot_be_kept_are_relaxed_on_record() -> None:
+    scheduler = make_scheduler("envsched", config_from({"batch_size": 8, "max_share": 0.5}))
+    scheduler.register([TaskSpec("big", f"t{i}") for i in range(20)] + [TaskSpec("small", "t0")])
+    decision = scheduler.ask(8, step=0)
+    assert len(decision.picks) == 8
+    assert [(r.kind, r.env) for r in decision.relaxed] == [("quota", "big")] * 3
+
+
+def test_cool_down() -> None:
+    scheduler = make_scheduler("envsched", config_from({"batch_size": 4, "cool_down": 2, "max_share": 1.0}))
+    scheduler.register([TaskSpec("e", f"t{i}") for i in range(12)])
+    asked = []
+    for step in range(3):
+        decision = scheduler.ask(4, step=step)
+        asked += [p.key for p in decision.picks]
+        scheduler.observe(outcome(decision))
+    assert len(set(asked)) == 12
+    assert scheduler.ask(4, step=3).counts["cooling_down"] == 8
+    late = scheduler.ask(2, step=3)
+    assert len(late.picks) == 2
+    assert [r.kind for r in late.relaxed] == ["cool_down"]
