@@ -17,6 +17,12 @@ __all__ = ["main"]
 ICON = Path(__file__).with_name("favicon.png")
 """A file of ours: a Material icon here would be fetched from another host."""
 
+STYLE = """<style>
+.stMainBlockContainer { padding-top: 3.2rem; padding-bottom: 3rem; }
+.st-key-verdict .stText, .st-key-verdict .stText > div { font-size: 1.12rem; }
+</style>"""
+"""Ours alone: no text of a log is ever part of it."""
+
 Show = Callable[[Frame], None]
 
 PAGES: dict[str, list[tuple[str, str, str, Show]]] = {
@@ -38,6 +44,7 @@ PAGES: dict[str, list[tuple[str, str, str, Show]]] = {
 def main() -> None:
     """Draw the page that the URL asks for."""
     st.set_page_config(page_title="EnvSched", page_icon=str(ICON), layout="wide")
+    st.html(STYLE)
     holder: list[Frame] = []
     pages = {
         name: st.Page(partial(_show, show, holder), title=title, icon=icon, url_path=name, default=name == "overview")

@@ -67,6 +67,7 @@ def _figure(height: int, **layout: Any) -> go.Figure:
 def steps(table: pd.DataFrame, chosen: int | None = None) -> go.Figure:
     """Groups of each step by how they came out; a click gives the step (customdata)."""
     figure = _figure(260, barmode="stack", clickmode="event+select")
+    figure.update_layout(legend={"traceorder": "normal"})
     for column, name, colour, pattern in (
         ("mixed", "mixed rewards (they teach)", BLUE, ""),
         ("flat", "all rewards the same (wasted)", GREY, "/"),
@@ -74,7 +75,7 @@ def steps(table: pd.DataFrame, chosen: int | None = None) -> go.Figure:
         ("ended", "released or expired", VERMILION, "x"),
     ):
         if table[column].sum():
-            marker = {"color": colour, "pattern": {"shape": pattern, "fgopacity": 0.7, "size": 5}}
+            marker = {"color": colour, "pattern": {"shape": pattern, "fillmode": "overlay", "size": 6}}
             hover = f"step %{{x}}<br>{name}: %{{y}} groups<extra></extra>"
             figure.add_bar(
                 x=table["step"],
@@ -126,11 +127,19 @@ def term_totals(table: pd.DataFrame) -> go.Figure:
     colours = [BLUE if value >= 0 else VERMILION for value in shown["mean"]]
     figure.add_bar(
         x=shown["mean"], y=[words.term(label(name)) for name in shown["name"]], orientation="h",
-        marker={"color": colours}, text=[words.signed(v) for v in shown["mean"]], textposition="auto",
+        marker={"color": colours}, text=[words.signed(v) for v in shown["mean"]], textposition="outside",
+        cliponaxis=False,
         hovertemplate="%{y}: %{x:+.4f} per pick<extra></extra>",
     )  # fmt: skip
-    figure.update_xaxes(title="score units per pick", zeroline=True)
+    figure.update_xaxes(title="score units per pick", zeroline=True, range=_room(0.0, *shown["mean"]))
     return figure
+
+
+def _room(*values: float) -> list[float]:
+    """An axis that holds all `values` and a written number at either end."""
+    low, high = min(values), max(values)
+    room = 0.16 * max(high - low, 1e-9)
+    return [low - room if low < 0 else low, high + room]
 
 
 def waterfall(terms: Mapping[str, float], score: float, cutoff: float | None) -> go.Figure:
@@ -141,7 +150,8 @@ def waterfall(terms: Mapping[str, float], score: float, cutoff: float | None) ->
     figure = _figure(90 + 34 * len(names), yaxis={"autorange": "reversed"}, showlegend=False)
     figure.add_waterfall(
         orientation="h", y=names, x=values, measure=["relative"] * len(shown) + ["total"],
-        text=[words.signed(v) for v in shown.values()] + [words.number(score)], textposition="auto",
+        text=[words.signed(v) for v in shown.values()] + [words.number(score)], textposition="outside",
+        cliponaxis=False,
         increasing={"marker": {"color": BLUE}}, decreasing={"marker": {"color": VERMILION}},
         totals={"marker": {"color": GREY}}, connector={"line": {"color": GREY, "width": 1}},
         hovertemplate="%{y}: %{text}<extra></extra>",
@@ -149,22 +159,26 @@ def waterfall(terms: Mapping[str, float], score: float, cutoff: float | None) ->
     if cutoff is not None:
         figure.add_vline(
             x=cutoff, line={"dash": "dash", "width": 2, "color": PURPLE}, annotation_text=f"cut-off {cutoff:.3g}",
-            annotation_position="bottom right", annotation_font={"color": PURPLE},
+            annotation={"y": 1.0, "yanchor": "bottom", "xanchor": "center", "font": {"color": PURPLE}},
         )  # fmt: skip
-    figure.update_xaxes(title="score units")
+        figure.update_layout(margin={"t": 26})
+    reached = np.cumsum(values[:-1]) if len(values) > 1 else np.zeros(1)
+    figure.update_xaxes(title="score units", range=_room(0.0, score, cutoff or 0.0, *reached))
     return figure
 
 
 def evidence_split(shares: Mapping[str, float]) -> go.Figure:
     """Where the predicted mean came from: one bar that sums to 1."""
-    figure = _figure(120, barmode="stack", yaxis={"visible": False}, legend={"traceorder": "normal"})
+    figure = _figure(190, barmode="stack", yaxis={"visible": False}, bargap=0.0)
+    figure.update_layout(legend={"traceorder": "normal", "y": 1.05}, margin={"b": 50})
     for source in [*words.SOURCES, *(name for name in shares if name not in words.SOURCES)]:
         share = shares.get(source, 0.0)
         if share > 0:
             name = words.SOURCES.get(source, label(source))
             figure.add_bar(
-                x=[share], y=[""], orientation="h", name=name, marker={"color": SOURCE_COLOURS.get(source, GREY)},
-                text=[words.percent(share)], textposition="inside", insidetextanchor="middle",
+                x=[share], y=[0], orientation="h", name=name, marker={"color": SOURCE_COLOURS.get(source, GREY)},
+                text=[words.percent(share) if share >= 0.04 else ""], textposition="inside", insidetextanchor="middle",
+                textangle=0, insidetextfont={"color": "white"},
                 hovertemplate=f"{name}: %{{x:.1%}}<extra></extra>",
             )  # fmt: skip
     figure.update_xaxes(range=[0, 1], tickformat=".0%", title="share of the predicted mean")

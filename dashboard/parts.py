@@ -11,6 +11,9 @@ import streamlit as st
 
 __all__ = ["chart", "csv", "go_to", "pick_row", "plain_text", "table", "twin"]
 
+MISSING = "-"
+ROW = 35
+"""Pixels of a table row."""
 MOST_ROWS = 500
 """Rows a table sends to the browser; the download has them all."""
 FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
@@ -58,27 +61,27 @@ def twin(data: pd.DataFrame, *, key: str) -> None:
 
 def table(data: pd.DataFrame, *, key: str, columns: Columns | None = None) -> None:
     """A table of plain cells with a download of all its rows."""
-    st.dataframe(data.head(MOST_ROWS), key=key, hide_index=True, column_config=columns)
+    st.dataframe(data.head(MOST_ROWS), key=key, hide_index=True, column_config=columns, placeholder=MISSING)
     _below(data, key)
 
 
 def _below(data: pd.DataFrame, key: str) -> None:
-    note, button = st.columns([4, 1], vertical_alignment="center")
+    place = st.container(horizontal=True, horizontal_alignment="right", vertical_alignment="center")
     if len(data) > MOST_ROWS:
-        note.caption(f"First {MOST_ROWS:,} of {len(data):,} rows; the download has all.")
-    button.download_button(
+        place.caption(f"First {MOST_ROWS:,} of {len(data):,} rows; the download has all.")
+    place.download_button(
         "CSV", csv(data), f"{key}.csv", "text/csv", key=f"{key}_csv", icon=":material/download:", on_click="ignore",
-        width="stretch",
+        type="tertiary",
     )  # fmt: skip
 
 
-def pick_row(
-    data: pd.DataFrame, *, key: str, on_pick: Click, columns: Columns | None = None, height: int = 420
-) -> None:
-    """A table whose rows can be picked; `on_pick` gets the row's position in `data`."""
+def pick_row(data: pd.DataFrame, *, key: str, on_pick: Click, columns: Columns | None = None, rows: int = 12) -> None:
+    """A table whose rows can be picked; `on_pick` gets the row's position in `data`. At most `rows` stand open."""
     shown = data.head(MOST_ROWS)
+    height = ROW * (min(len(shown), rows) + 1) + 3
     st.dataframe(
         shown, key=key, hide_index=True, column_config=columns, height=height, selection_mode="single-row",
+        placeholder=MISSING,
         on_select=lambda: _picked(key, on_pick),
     )  # fmt: skip
     _below(data, key)

@@ -31,7 +31,7 @@ from .graph import DualRelationGraph
 from .moments import Floats, Group, RewardMoments
 from .records import Trust
 
-__all__ = ["SHARES", "Point", "Prediction", "Predictor"]
+__all__ = ["SHARES", "Environments", "Point", "Prediction", "Predictor"]
 
 SHARES = ("own", "within", "cross", "environment", "global")
 Indices = NDArray[np.int64]
@@ -89,6 +89,19 @@ class Prediction(NamedTuple):
         return np.clip(1.0 - flat, 0.0, 1.0)
 
 
+class Environments(NamedTuple):
+    """What is known of all environments at one half-life."""
+
+    mean: Floats
+    """m_e [E]."""
+    overall: float
+    """m_0."""
+    phi: Floats
+    """Dispersion [E], in [0, 1]."""
+    concentration: Floats
+    """Pseudo-rollouts [E] of the environment's mean."""
+
+
 class Predictor:
     """Propagated evidence of N tasks, and the trust learned in it."""
 
@@ -106,6 +119,7 @@ class Predictor:
         self.scored = 0
         h = len(config.half_lives)
         self.spread = {name: np.zeros((h, 0)) for name in ("wn", "ws", "xn", "xs")}
+        self._environments: dict[int, Environments] = {}
 
     def _middle(self) -> int:
         c = self.config
@@ -147,6 +161,7 @@ class Predictor:
         self._propagate_all()
 
     def _propagate_all(self) -> None:
+        self._environments.clear()
         n, s, graph = self.moments.n, self.moments.s, self.graph
         for name, source in (("wn", n), ("ws", s), ("xn", n), ("xs", s)):
             self.spread[name] = np.zeros_like(source)
@@ -159,6 +174,7 @@ class Predictor:
 
     def advance(self, step: int) -> None:
         """Move the clock to `step`; old evidence and old predictive scores fade."""
+        self._environments.clear()
         before = self.moments.discount.now
         factor = self.moments.discount.advance(step)
         if factor is not None:
@@ -173,6 +189,7 @@ class Predictor:
         if not groups:
             return
         self._score(groups)
+        self._environments.clear()
         self.moments.add(groups)
         self._propagate(groups)
 
@@ -192,39 +209,44 @@ class Predictor:
 
     # ------------------------------------------------------------------ prediction
 
-    def _base(self, h: int, env: Indices) -> tuple[Floats, float]:
-        """m_e of each task's environment [M] and m_0, both shrunk by two pseudo-rollouts."""
-        m, scale = self.moments, self.moments.discount.scale()[h]
-        env_n, env_s = scale * m.env_n[h], scale * m.env_s[h]
-        m_0 = (env_s.sum() + 1.0) / (env_n.sum() + 2.0)
-        m_e = (env_s + 2.0 * m_0) / (env_n + 2.0)
-        return m_e[env], float(m_0)
+    def environments(self, h: int) -> Environments:
+        """What all environments look like now at half-life `h`; computed once until something changes."""
+        if h not in self._environments:
+            m = self.moments
+            scale = m.discount.scale()[h]
+            mean, whole = _shrunk(scale * m.env_n[h], scale * m.env_s[h])
+            self._environments[h] = Environments(mean, whole, m.dispersion(h), m.concentration(h))
+        return self._environments[h]
 
     def predict(self, tasks: Indices | None = None) -> Prediction:
         """What is expected of `tasks` [M] (all N when None) at the trust in use."""
-        return self._predict_at(self.point, slice(None) if tasks is None else tasks)
+        at: Any = slice(None) if tasks is None else tasks
+        p = self.point
+        return self._predict(p.h, at, p.kappa_env, p.tau_within, p.tau_cross)
 
-    def _predict_at(self, point: Point, at: Indices | slice) -> Prediction:
-        h, scale, m = point.h, self.moments.discount.scale()[point.h], self.moments
-        env, k0 = m.env[at], self.config.kappa_global
-        m_e, m_0 = self._base(h, env)
+    def _predict(self, h: int, at: Any, kappa_env: Any, tau_within: Any, tau_cross: Any) -> Prediction:
+        """The formulas of the module's head; the trust may be columns [Q, 1], giving predictions [Q, M]."""
+        m, whole, k0 = self.moments, self.environments(h), self.config.kappa_global
+        scale, env = m.discount.scale()[h], m.env[at]
         spread = {name: array[h][at] for name, array in self.spread.items()}
-        n = scale * (m.n[h][at] + point.tau_within * spread["wn"] + point.tau_cross * spread["xn"])
-        a = scale * (m.s[h][at] + point.tau_within * spread["ws"] + point.tau_cross * spread["xs"])
-        kappa = point.kappa_env * m.concentration(h)[env]
-        n, a = n + (kappa + k0), a + kappa * m_e + k0 * m_0
-        return Prediction(np.clip(a, 1e-9, n - 1e-9), n, m.dispersion(h)[env])
+        kappa = kappa_env * whole.concentration[env]
+        n = scale * (m.n[h][at] + tau_within * spread["wn"] + tau_cross * spread["xn"]) + kappa + k0
+        a = scale * (m.s[h][at] + tau_within * spread["ws"] + tau_cross * spread["xs"])
+        a = a + kappa * whole.mean[env] + k0 * whole.overall
+        return Prediction(np.clip(a, 1e-9, n - 1e-9), n, whole.phi[env])
 
     def _score(self, groups: Sequence[Group]) -> None:
         """Add the Beta-binomial log likelihood of `groups` to every point, then choose one."""
         tasks = np.array([g.task for g in groups])
         success = np.array([g.total for g in groups])
-        size = np.array([g.size for g in groups], dtype=float)
-        for k, point in enumerate(self.points):
-            p = self._predict_at(point, tasks)
+        failure = np.array([g.size for g in groups]) - success
+        for h in range(len(self.config.half_lives)):
+            rows = [k for k, point in enumerate(self.points) if point.h == h]
+            trust = np.array([self.points[k][1:] for k in rows]).T[:, :, None]
+            p = self._predict(h, tasks, *trust)
             b = p.n - p.a
-            gain = special.betaln(p.a + success, b + size - success) - special.betaln(p.a, b)
-            self.loglik[k] += float(gain.sum())
+            gain = special.betaln(p.a + success, b + failure) - special.betaln(p.a, b)
+            self.loglik[rows] += gain.sum(axis=1)
         self.scored += len(groups)
         best = int(np.argmax(np.round(self.loglik, 9)))
         if self.config.learn_trust and self.loglik[best] > self.loglik[self.used] + self.config.trust_margin:
@@ -240,7 +262,7 @@ class Predictor:
             scale * m.n[p.h][tasks],
             scale * p.tau_within * self.spread["wn"][p.h][tasks],
             scale * p.tau_cross * self.spread["xn"][p.h][tasks],
-            p.kappa_env * m.concentration(p.h)[m.env[tasks]],
+            p.kappa_env * self.environments(p.h).concentration[m.env[tasks]],
             np.full(len(tasks), self.config.kappa_global),
         )
         return np.column_stack(columns)
@@ -267,20 +289,18 @@ class Predictor:
         Trust, dispersion, concentration and graph stay as they are; the source also leaves the environment's and the
         overall mean, where it was counted.
         """
-        p, m = self.point, self.moments
+        p, m, now = self.point, self.moments, self.environments(self.point.h)
         scale, k0 = m.discount.scale()[p.h], self.config.kappa_global
         n_j, s_j = scale * m.n[p.h][source], scale * m.s[p.h][source]
-        env, env_j = m.env[task], m.env[source]
         env_n, env_s = scale * m.env_n[p.h], scale * m.env_s[p.h]
-        env_n[env_j] -= n_j
-        env_s[env_j] -= s_j
-        m_0 = (env_s.sum() + 1.0) / (env_n.sum() + 2.0)
-        m_e = (env_s[env] + 2.0 * m_0) / (env_n[env] + 2.0)
+        env_n[m.env[source]] -= n_j
+        env_s[m.env[source]] -= s_j
+        mean, overall = _shrunk(env_n, env_s)
+        env = m.env[task]
+        kappa = p.kappa_env * now.concentration[env]
         pull = 1.0 if source == task else self._pull(task, source)
         before = self.predict(np.array([task]))
-        old_e, old_0 = self._base(p.h, np.array([env]))
-        kappa = p.kappa_env * m.concentration(p.h)[env]
-        a = before.a - pull * s_j + kappa * (m_e - old_e) + k0 * (m_0 - old_0)
+        a = before.a - pull * s_j + kappa * (mean[env] - now.mean[env]) + k0 * (overall - now.overall)
         return Prediction(a, before.n - pull * n_j, before.phi)
 
     def _pull(self, task: int, source: int) -> float:
@@ -314,10 +334,17 @@ class Predictor:
         self.moments.load_state_dict(state["moments"], tasks, envs)
         self.loglik = np.array(state["loglik"])
         self.used, self.scored = int(state["used"]), int(state["scored"])
+        self._environments.clear()
         if np.array_equal(tasks, np.arange(self.moments.n.shape[1])):
             self.spread = {name: np.array(array) for name, array in state["spread"].items()}
         else:
             self._propagate_all()
+
+
+def _shrunk(env_n: Floats, env_s: Floats) -> tuple[Floats, float]:
+    """m_e [E] and m_0: means over environments and over everything, each shrunk by two pseudo-rollouts."""
+    overall = float((env_s.sum() + 1.0) / (env_n.sum() + 2.0))
+    return (env_s + 2.0 * overall) / (env_n + 2.0), overall
 
 
 def _counting(lengths: NDArray[Any]) -> NDArray[Any]:

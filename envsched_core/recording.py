@@ -69,10 +69,10 @@ class Recorder:
         """Outcome code [N]; later lines overrule earlier ones."""
         out = np.full(len(keys), CODE["below_cutoff"], dtype=np.int8)
         over = keys >= (math.inf if cutoff is None else cutoff)
-        penalised = [
-            task for task, p in batch.penalty.items() if cutoff is not None and self._free(batch, task) >= cutoff
-        ]
-        out[penalised] = CODE["too_similar"]
+        if cutoff is not None and batch.penalty:
+            penalised = np.array(list(batch.penalty))
+            free = batch.keys(batch.gains(penalties=False))
+            out[penalised[free[penalised] >= cutoff]] = CODE["too_similar"]
         full = batch.used >= batch.limit
         out[over & full[self.catalogue.env]] = CODE["quota_full"]
         barred = ~batch.eligible
@@ -82,12 +82,6 @@ class Recorder:
         for pick in batch.chosen.values():
             out[pick.task] = CODE["uniform_draw" if pick.how == "uniform" else "selected"]
         return out
-
-    @staticmethod
-    def _free(batch: Batch, task: int) -> float:
-        """Score of a task had there been no similarity penalty."""
-        gain = batch._gain(task) + batch.penalty.get(task, 0.0)
-        return gain if batch.factor is None else max(gain, 1e-9) * float(batch.factor[task])
 
     # ------------------------------------------------------------------ the record
 
@@ -194,7 +188,7 @@ class Recorder:
             groups=int(moments.groups[task]),
             last_step=last if last >= 0 else None,
             details=self._details(settled, task, pick),
-            evidence=self._evidence(task, EVIDENCE_KEPT[kept]),
+            evidence=self._evidence(task, EVIDENCE_KEPT[kept], float(facts.prediction.n[i])),
         )
 
     def _details(self, settled: Settled, task: int, pick: Chosen | None) -> dict[str, float | str]:
@@ -240,12 +234,13 @@ class Recorder:
             return "all its recorded groups have been drawn"
         return "its pick of this step was released"
 
-    def _evidence(self, task: int, most: int) -> tuple[Evidence, ...]:
+    def _evidence(self, task: int, most: int, total: float) -> tuple[Evidence, ...]:
         relations, others, weights, counts = self.predictor.neighbours(task)
+        if not counts.any():
+            return ()
         moments, h = self.predictor.moments, self.predictor.point.h
-        total = float(self.predictor.sources(np.array([task])).sum())
         order = np.lexsort((others, -counts))[:most]
-        scale = self.predictor.moments.discount.scale()[h]
+        scale = float(moments.discount.scale()[h])
         kept = [int(k) for k in order if counts[k] > 0]
         return tuple(
             Evidence(

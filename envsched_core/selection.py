@@ -137,13 +137,13 @@ class Batch:
 
     # ------------------------------------------------------------------ scores
 
-    def gains(self) -> Floats:
-        """Gain [N] of adding each task to the batch as it stands."""
+    def gains(self, *, penalties: bool = True) -> Floats:
+        """Gain [N] of adding each task to the batch as it stands, with or without the similarity penalty."""
         out = self.static.copy()
         for cells, marginal in zip(self.problem.cells, self.marginal, strict=True):
             out += np.append(marginal, 0.0)[cells.cell]
-        for task, penalty in self.penalty.items():
-            out[task] -= penalty
+        if penalties and self.penalty:
+            out[list(self.penalty)] -= list(self.penalty.values())
         return out
 
     def keys(self, gains: Floats) -> Floats:

@@ -66,8 +66,8 @@ def _why(run: Run, step: int, key: str) -> None:
 def _verdict(found: Explained, run: Run, key: str) -> None:
     with st.container(border=True, key="verdict"):
         if found.candidate is not None:
-            icon = "✅" if found.picked else "🚫"
-            parts.plain_text(f"{icon}  {found.verdict}")
+            _badge(picked=found.picked)
+            parts.plain_text(found.verdict)
             c = found.candidate
             sentence = words.prediction_sentence(
                 mean=c.mean, low=c.low, high=c.high, value=c.variance, usable=c.usable, rollouts=c.rollouts
@@ -82,7 +82,8 @@ def _verdict(found: Explained, run: Run, key: str) -> None:
             sentence = words.standing_sentence(
                 rank=found.rank, score=found.score, cutoff=found.cutoff, code=found.outcome, eligible=found.eligible
             )
-            parts.plain_text(f"🚫  {sentence}")
+            _badge(picked=False)
+            parts.plain_text(sentence)
             st.caption(f"Predicted variance {words.variance(found.variance)} of at most 0.25. Evidence: {found.state}.")
         st.caption(
             "Terms and evidence are recorded for picks, near misses and a random sample of the rest; for this task "
@@ -92,6 +93,13 @@ def _verdict(found: Explained, run: Run, key: str) -> None:
             "Compute its terms again", icon=":material/replay:", key="rederive_button",
             on_click=_ask_again, args=([run.path, found.step, key],),
         )  # fmt: skip
+
+
+def _badge(*, picked: bool) -> None:
+    if picked:
+        st.badge("Picked", icon=":material/check:", color="blue")
+    else:
+        st.badge("Not picked", icon=":material/block:", color="gray")
 
 
 def _ask_again(wanted: list[object]) -> None:
@@ -110,14 +118,14 @@ def _terms_and_evidence(found: Explained, c: Candidate) -> None:
             charts.waterfall(c.terms, c.score, found.cutoff), terms, key="terms",
             alt=f"Waterfall of the terms that sum to the score {words.number(c.score)}",
         )  # fmt: skip
-        _limits(found, c)
     with right:
         st.markdown("**Where the prediction came from**")
         shares = pd.DataFrame(
             [(words.SOURCES.get(name, name), share) for name, share in c.shares.items()], columns=["source", "share"]
         )
         parts.chart(charts.evidence_split(c.shares), shares, key="shares", alt="Share of each source of evidence")
-        _evidence(c)
+        _limits(found, c)
+    _evidence(c)
 
 
 def _limits(found: Explained, c: Candidate) -> None:
@@ -137,7 +145,7 @@ def _limits(found: Explained, c: Candidate) -> None:
         t = found.trust
         lines.append(
             f"Trust in use: within {t.tau_within:g}, across {t.tau_cross:g}, environment mean {t.kappa_env:g} rollouts, "
-            f"half-life {'none' if not t.half_life else f'{t.half_life:g} steps'}."
+            f"half-life {f'{t.half_life:g} steps' if t.half_life else 'none'}."
         )
     parts.plain_text("\n".join(lines))
 
@@ -150,7 +158,7 @@ def _evidence(c: Candidate) -> None:
     if not c.evidence:
         st.caption("No task had spoken for it yet: the prediction is its environment's and the overall mean.")
         return
-    st.markdown("**Strongest evidence**")
+    st.subheader("Strongest evidence", anchor=False)
     keys = [f"{e.env}::{e.task}" for e in c.evidence]
     table = pd.DataFrame(
         {
@@ -166,7 +174,6 @@ def _evidence(c: Candidate) -> None:
     parts.pick_row(
         table,
         key="evidence",
-        height=38 * (len(table) + 1) + 2,
         on_pick=lambda row: parts.go_to("decision", task=keys[row]),
         columns={
             "share": st.column_config.ProgressColumn(
@@ -200,7 +207,6 @@ def _rivals(run: Run, step: int, key: str, found: Explained) -> None:
         parts.pick_row(
             shown,
             key="rivals",
-            height=38 * (len(table) + 1) + 2,
             on_pick=lambda row: parts.go_to("decision", task=keys[row]),
             columns={
                 "score": st.column_config.NumberColumn(format="%.4f"),

@@ -132,7 +132,7 @@ def _node(row: Any, fill: str, task: str | None, middle: str, *, named: bool) ->
         "id": int(row.node),
         "x": float(row.x),
         "y": float(row.y),
-        "label": _short(name) if named or chosen else "",
+        "label": _short(name) if chosen or (named and row.env == middle) else "",
         "title": title,
         "colour": fill,
         "ring": VERMILION if chosen else BLUE if picked else "",

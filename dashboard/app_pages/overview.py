@@ -121,7 +121,7 @@ def _runs(frame: Frame) -> None:
     parts.pick_row(
         table,
         key="runs",
-        height=min(38 * (len(table) + 1) + 2, 320),
+        rows=8,
         on_pick=lambda row: parts.go_to("overview", run=readable[row]),
         columns={
             "name": "run",

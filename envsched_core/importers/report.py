@@ -17,6 +17,7 @@ from .statistics import GroupStats, RewardRange, group_stats, only_mixed, reward
 __all__ = ["Facts", "ImportReport", "Tally", "build_report"]
 
 Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
 
 FIRST = 10
 """Examples that a report shows."""
@@ -51,7 +52,7 @@ class ImportReport(msgspec.Struct, frozen=True):
     usual_size: int
     """The commonest size."""
     partial_groups: int
-    """Groups smaller than usual or with missing rewards."""
+    """Groups smaller than is usual in their environment, or with missing rewards."""
     comparable_groups: int
     """Groups with two or more rewards: the base of the next shares."""
     flat_groups: float | None
@@ -163,7 +164,7 @@ def build_report(tally: Tally, groups: Groups, order: Order, facts: Facts) -> Im
         groups=len(groups),
         rollouts=len(rewards),
         missing=int(np.isnan(rewards).sum()),
-        **_sizes(stats),
+        **_sizes(stats, group_env),
         **_shares(stats),
         mean_reward=_mean(rewards[~np.isnan(rewards)]),
         rewards=tuple(reward_ranges(list(env_index), env, rewards)),
@@ -179,12 +180,21 @@ def build_report(tally: Tally, groups: Groups, order: Order, facts: Facts) -> Im
     )
 
 
-def _sizes(stats: GroupStats) -> dict[str, Any]:
+def _sizes(stats: GroupStats, group_env: Ints) -> dict[str, Any]:
     """The fields of the report on group sizes."""
     sizes = Counter(stats.size.tolist())
     usual = max(sizes, key=lambda size: (sizes[size], size), default=0)
-    partial = (stats.size < usual) | (stats.scored < stats.size)
+    partial = (stats.size < _usual(stats.size, group_env)) | (stats.scored < stats.size)
     return {"group_sizes": tuple(sorted(sizes.items())), "usual_size": usual, "partial_groups": int(partial.sum())}
+
+
+def _usual(size: Ints, group_env: Ints) -> Ints:
+    """The commonest size in the environment of each group [M]; the larger of two equally common ones."""
+    usual = np.zeros(int(group_env.max(initial=-1)) + 1, dtype=np.int64)
+    pairs = Counter(zip(group_env.tolist(), size.tolist(), strict=True))
+    for (env, common), _ in sorted(pairs.items(), key=lambda item: (item[1], item[0][1])):
+        usual[env] = common  # the commonest comes last
+    return usual[group_env]
 
 
 def _shares(stats: GroupStats) -> dict[str, Any]:

@@ -7,7 +7,7 @@ row is one group. Without a task column, tasks are named by a hash of their prom
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from envsched_core.errors import LogFormatError
 from envsched_core.records import Place
@@ -50,13 +50,19 @@ LAYOUTS = 10_000
 """Sets of keys that are remembered; a log whose every row has other keys must not fill the memory."""
 
 
-class _Layout(NamedTuple):
-    """Where the fields stand in records with the same keys."""
+class _Layout:
+    """How to read records with the same keys."""
 
-    columns: Columns
-    simple: tuple[tuple[str, Callable[[Any], Any]], ...]
-    others: bool
-    """Whether there is a status, an error, milliseconds or a `same_question`."""
+    def __init__(self, keys: tuple[str, ...], mapping: Mapping[str, str]) -> None:
+        columns = Columns(keys, mapping)
+        self.env, self.task = columns.getter("env"), columns.getter("task")
+        self.reward, self.parts = columns.getter("reward"), columns.getter("parts")
+        self.rollout = columns.getter("rollout") if "rollout" in columns else None
+        self.simple = [(field, parse, columns.getter(field)) for field, parse in SIMPLE.items() if field in columns]
+        self.status, self.error = columns.getter("status"), columns.getter("error")
+        self.ends = "status" in columns or "error" in columns
+        self.milliseconds = columns.getter("milliseconds") if "milliseconds" in columns else None
+        self.same_text = columns.getter("same_text") if "same_text" in columns else None
 
 
 def claims(head: Head, options: ImportOptions) -> bool:
@@ -88,10 +94,7 @@ class _Table:
         keys = tuple(record)
         found = self.layouts.get(keys)
         if found is None:
-            columns = Columns(keys, self.mapping)
-            simple = tuple((field, parse) for field, parse in SIMPLE.items() if field in columns)
-            others = any(field in columns for field in ("status", "error", "milliseconds", "same_text"))
-            found = _Layout(columns, simple, others)
+            found = _Layout(keys, self.mapping)
             if len(self.layouts) < LAYOUTS:
                 self.layouts[keys] = found
         return found
@@ -124,37 +127,36 @@ class _Table:
 
     def row(self, record: Mapping[str, Any], place: Place, mark: int) -> Row:
         """One row."""
-        columns, simple, others = self.layout(record)
+        layout = self.layout(record)
         fields = {}
-        for field, parse in simple:
-            value = columns.get(record, field)
+        for field, parse, get in layout.simple:
+            value = get(record)
             if value is not None:
                 fields[field] = parse(value)
-        value = self._reward(record, columns)
-        listed = isinstance(value, list | tuple)
-        rewards = tuple(map(reward, value)) if listed else (reward(value),)
+        scores = self._reward(record, layout)
+        listed = isinstance(scores, list | tuple)
+        rewards = tuple(map(reward, scores)) if listed else (reward(scores),)
         if not rewards:
             raise RowError("empty list of rewards")
-        env = name(columns.get(record, "env")) or self.options.env
-        task = name(columns.get(record, "task")) or self._by_prompt(fields.get("text"))
+        env = name(layout.env(record)) or self.options.env
+        task = name(layout.task(record)) or self._by_prompt(fields.get("text"))
         if env is None or task is None:
             raise RowError("no environment" if env is None else "no task")
         row = Row(place, env, task, rewards, **fields)
         if listed and row.group is None:
             row.group = f"{place.file}:{place.line}"
-        if columns.get(record, "rollout") is not None:
+        if layout.rollout is not None and layout.rollout(record) is not None:
             row.mark = mark
         if row.calls is None and row.messages:
             row.calls = calls_of(row.messages) or None
-        if others:
-            self._others(row, record, columns)
+        self._others(row, record, layout)
         return row
 
-    def _reward(self, record: Mapping[str, Any], columns: Columns) -> Any:
+    def _reward(self, record: Mapping[str, Any], layout: _Layout) -> Any:
         """The reward, the list of a group's rewards, or the part of it that the user chose."""
-        value, part = columns.get(record, "reward"), self.options.reward
+        value, part = layout.reward(record), self.options.reward
         if part is not None:
-            holders = (structured(value), structured(columns.get(record, "parts")), record)
+            holders = (structured(value), structured(layout.parts(record)), record)
             value = next((holder[part] for holder in holders if isinstance(holder, Mapping) and part in holder), None)
         return structured(value)
 
@@ -165,20 +167,24 @@ class _Table:
         self.by_prompt += 1
         return hashed(text)
 
-    def _others(self, row: Row, record: Mapping[str, Any], columns: Columns) -> None:
-        """Fields that say something about the whole row."""
-        error, status = columns.get(record, "error"), columns.get(record, "status")
+    def _others(self, row: Row, record: Mapping[str, Any], layout: _Layout) -> None:
+        """Columns that say something about the whole row."""
+        if layout.ends:
+            self._ended(row, layout.error(record), layout.status(record))
+        if layout.milliseconds is not None and row.seconds is None:
+            milliseconds = number(layout.milliseconds(record))
+            row.seconds = None if milliseconds is None else milliseconds / 1000.0
+        if layout.same_text is not None and flag(layout.same_text(record)) is False:
+            row.text_known = False
+            self.other_texts += 1
+
+    def _ended(self, row: Row, error: Any, status: Any) -> None:
+        """A rollout that ended in an error has no usable reward, whatever its reward column says."""
         failed = not (is_missing(error) or flag(error) is False or error in ({}, []))
         row.status = str(error) if failed else "" if is_missing(status) else str(status)
         if failed or row.status.strip().lower() in FAILED:
             row.rewards = (None,) * len(row.rewards)
             self.failed += len(row.rewards)
-        milliseconds = number(columns.get(record, "milliseconds"))
-        if row.seconds is None and milliseconds is not None:
-            row.seconds = milliseconds / 1000.0
-        if flag(columns.get(record, "same_text")) is False:
-            row.text_known = False
-            self.other_texts += 1
 
     def remark(self, source: Source) -> None:
         """Say in the report what was taken for granted."""

@@ -17,9 +17,9 @@ __all__ = ["disc", "layout", "spectral_order"]
 Floats = NDArray[np.float64]
 Indices = NDArray[np.int64]
 
-SPACING = 44.0
+SPACING = 62.0
 """Pixels between neighbouring nodes of a disc."""
-GAP = 60.0
+GAP = 50.0
 """Pixels between discs."""
 GOLDEN_ANGLE = np.pi * (3.0 - np.sqrt(5.0))
 
