@@ -68,11 +68,11 @@ def test_gzip_is_read_through(tmp_path):
 
 
 def test_torn_gzip_keeps_what_came_before(tmp_path):
-    whole = gzip.compress(b"".join(json.dumps(row(reward=i)).encode() + b"\n" for i in range(20_000)))
+    whole = gzip.compress(b"".join(json.dumps(row(task_id=i)).encode() + b"\n" for i in range(20_000)))
     (tmp_path / "log").write_bytes(whole[: len(whole) // 2])
-    report = read(tmp_path / "log", mapping={"task_id": "reward"}).report
+    report = read(tmp_path / "log").report
     assert report.kept > 100
-    assert list(report.drop_reasons)[-1] in ("the gzip file ends early", "torn last line")
+    assert "the gzip file ends early" in report.drop_reasons
 
 
 @pytest.mark.parametrize("value", [None, float("nan"), float("inf"), "", "NaN", "null"])
@@ -149,7 +149,7 @@ def test_a_missing_column_is_named_with_the_remedy(tmp_path, fields, named):
 
 
 def test_a_mapped_column_that_is_not_there_is_named(tmp_path):
-    with pytest.raises(LogFormatError, match="reward=scroe.*env, task_id, reward"):
+    with pytest.raises(LogFormatError, match=r"reward=scroe.*env, task_id, reward"):
         read(lines(tmp_path, row()), format="table", mapping={"reward": "scroe"})
 
 
@@ -230,5 +230,5 @@ def test_text_of_another_question_is_not_joined(tmp_path):
 @pytest.mark.parametrize("key", ["tasks", "tools"])
 def test_a_useless_side_file_is_refused(tmp_path, key):
     side = lines(tmp_path, {"a": 1}, name="side.json")
-    with pytest.raises(LogFormatError, match="side.json"):
+    with pytest.raises(LogFormatError, match=r"side\.json"):
         read(FORMATS / "table.jsonl", **{key: side})

@@ -40,7 +40,9 @@ def test_sums_are_discounted_by_age(groups: list[tuple[int, list[float]]], gap: 
         assert m.n[h][1] * m.discount.scale()[h] == pytest.approx(wanted, rel=1e-9, abs=1e-300)
 
 
-@given(st.lists(st.tuples(st.integers(0, 2), st.lists(st.floats(-5, 5), min_size=2, max_size=5)), min_size=1, max_size=8))
+@given(
+    st.lists(st.tuples(st.integers(0, 2), st.lists(st.floats(-5, 5), min_size=2, max_size=5)), min_size=1, max_size=8)
+)
 def test_a_widened_range_equals_one_known_from_the_start(groups: list[tuple[int, list[float]]]) -> None:
     stream = [(i, task, r) for i, (task, r) in enumerate(groups)]
     late = moments()

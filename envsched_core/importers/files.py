@@ -61,12 +61,11 @@ class Source:
     def open(self) -> IO[bytes]:
         """The bytes of the file, unpacked when gzipped."""
         try:
-            raw = self.path.open("rb")
+            with self.path.open("rb") as raw:
+                packed = raw.read(2) == b"\x1f\x8b"
+            return cast(IO[bytes], gzip.open(self.path)) if packed else self.path.open("rb")
         except OSError as error:
             raise LogFormatError(f"cannot be read: {error.strerror}", file=str(self.path)) from error
-        packed = raw.read(2) == b"\x1f\x8b"
-        raw.seek(0)
-        return cast(IO[bytes], gzip.GzipFile(fileobj=raw)) if packed else raw
 
     def lines(self) -> Iterator[tuple[int, bytes | None]]:
         """Numbered lines; None for one that is longer than `MAX_RECORD`."""

@@ -1,0 +1,5 @@
+"""`python -m envsched_core.cli` is `envsched`."""
+
+from . import main
+
+main()

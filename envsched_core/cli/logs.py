@@ -1,0 +1,161 @@
+"""Commands on logs: import, assess, runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+import typer
+
+from envsched_core.bench.assess import Assessment, assess
+from envsched_core.errors import ConfigError, StoreError
+from envsched_core.importers import FORMATS, ImportOptions, import_run, report_lines
+from envsched_core.store import Manifest, list_runs
+
+from .output import Json, bar, number, print_json, say, table
+
+__all__ = ["add_to"]
+
+Paths = Annotated[list[Path], typer.Argument(metavar="PATH...", help="Files or folders of one log.", show_default=False)]
+Format = Annotated[
+    str | None, typer.Option("--format", metavar="F", help=f"{', '.join(FORMATS)}; by content when not given.")
+]
+Env = Annotated[str | None, typer.Option("--env", metavar="E", help="Environment, where the log names none.")]
+Tasks = Annotated[
+    Path | None, typer.Option("--tasks", metavar="FILE", help="Task list: texts, tools, calls; joined by environment and task.")
+]
+Tools = Annotated[Path | None, typer.Option("--tools", metavar="FILE", help="Tool documents.")]
+Map = Annotated[
+    list[str] | None, typer.Option("--map", metavar="FIELD=COLUMN", help="Column of a field, dots go into objects. Repeatable.")
+]
+Reward = Annotated[
+    str | None, typer.Option("--reward", metavar="NAME", help="Part of the reward, or column, to schedule on.")
+]
+
+
+def _options(
+    format: str | None, env: str | None, tasks: Path | None, tools: Path | None, pairs: list[str] | None, reward: str | None
+) -> ImportOptions:
+    mapping = {}
+    for pair in pairs or ():
+        field, sign, column = pair.partition("=")
+        if not sign or not field or not column:
+            raise ConfigError(f"--map {pair}: write FIELD=COLUMN, for instance --map reward=score")
+        mapping[field] = column
+    return ImportOptions(format=format, env=env, tasks=tasks, tools=tools, mapping=mapping, reward=reward)
+
+
+def import_(
+    paths: Paths,
+    out: Annotated[Path, typer.Option("--out", metavar="RUN", help="Run folder to write; must not hold anything.")],
+    format: Format = None,
+    env: Env = None,
+    tasks: Tasks = None,
+    tools: Tools = None,
+    map: Map = None,
+    reward: Reward = None,
+    rollouts: Annotated[bool, typer.Option(help="Keep messages and calls, to be read on demand.")] = True,
+    json: Json = False,
+) -> None:
+    """Read a log into a run folder and report on what it holds."""
+    options = msgspec.structs.replace(_options(format, env, tasks, tools, map, reward), keep_rollouts=rollouts)
+    with bar("importing") as progress:
+        report = import_run(paths, out, options, progress)
+    if json:
+        return print_json({"run": str(out), **msgspec.to_builtins(report)})
+    for line in report_lines(report):
+        say(line)
+    say(f"written to {out}; next: envsched replay {out} --out {out}-replay")
+
+
+def assess_(
+    paths: Paths,
+    format: Format = None,
+    env: Env = None,
+    tasks: Tasks = None,
+    tools: Tools = None,
+    map: Map = None,
+    reward: Reward = None,
+    seeds: Annotated[int | None, typer.Option(min=1, help="Replays of each scheduler; more on small logs.")] = None,
+    json: Json = False,
+) -> None:
+    """The verdict on a log (or run folder): how much was wasted, what would have been avoided, how sure that is."""
+    options = _options(format, env, tasks, tools, map, reward)
+    with bar("assessing") as progress:
+        found, report = assess(paths, options, seeds=seeds, progress=progress)
+    if json:
+        return print_json({**msgspec.to_builtins(found), "report": msgspec.to_builtins(report)})
+    _print_assessment(found)
+
+
+def _print_assessment(found: Assessment) -> None:
+    say(found.sentence)
+    say()
+    say(
+        f"{number(found.rollouts)} rollouts in {number(found.groups)} groups of {number(found.tasks)} tasks in "
+        f"{number(found.environments)} environments; {found.flat.mean:.1%} of the rollouts in groups with equal "
+        f"rewards (95 % interval {found.flat.low:.1%} to {found.flat.high:.1%})"
+        if found.comparable_groups
+        else f"{number(found.rollouts)} rollouts in {number(found.groups)} groups, none with two or more rewards"
+    )
+    for unit in dict.fromkeys(saving.unit for saving in found.savings):
+        say()
+        rows = [
+            [s.scheduler, f"{s.wasted:.1%}", _span(s.avoided, percent=True), _span(s.yield_ratio, percent=False)]
+            for s in found.savings
+            if s.unit == unit
+        ]
+        table([f"per {unit}", "wasted", "avoided of uniform's waste", "mixed groups, uniform = 1"], rows)
+    if found.savings:
+        say()
+        say(
+            f"pool replay, preset {found.preset}: {found.steps} steps of {found.batch_size}, {found.seeds} seeds; "
+            "95 % intervals over seeds and tasks"
+        )
+    for caveat in found.caveats:
+        say(f"note: {caveat}")
+
+
+def _span(interval: Any, *, percent: bool) -> str:
+    mean, low, high = interval
+    form = (lambda v: f"{v:.0%}") if percent else (lambda v: f"{v:.2f}")
+    return f"{form(mean)} ({form(low)} to {form(high)})"
+
+
+def runs(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of run folders.")],
+    json: Json = False,
+) -> None:
+    """List the runs in a folder; one that cannot be read is listed with its problem."""
+    if not folder.is_dir():
+        raise StoreError(f"{folder} is no folder; `envsched import` and `envsched replay` write runs")
+    found = list_runs(folder)
+    if json:
+        return print_json([_run(path, manifest) for path, manifest in found])
+    if not found:
+        return say(f"no runs in {folder}")
+    rows = [_row(path, manifest) for path, manifest in found]
+    table(["run", "kind", "scheduler", "batch", "seed", "created"], rows)
+
+
+def _run(path: Path, manifest: Manifest | StoreError) -> dict[str, Any]:
+    if isinstance(manifest, StoreError):
+        return {"path": str(path), "problem": str(manifest)}
+    names = ("run_id", "kind", "scheduler", "batch_size", "seed", "created", "writer", "simulated", "notes")
+    return {"path": str(path), "problem": None} | {name: getattr(manifest, name) for name in names}
+
+
+def _row(path: Path, manifest: Manifest | StoreError) -> list[str]:
+    if isinstance(manifest, StoreError):
+        return [path.name, f"unreadable: {manifest}", "", "", "", ""]
+    kind = manifest.kind + (" (simulated)" if manifest.simulated else "")
+    batch = str(manifest.batch_size or "")
+    return [path.name, kind, manifest.scheduler, batch, str(manifest.seed), manifest.created]
+
+
+def add_to(app: typer.Typer) -> None:
+    """Register the commands."""
+    app.command("import")(import_)
+    app.command("assess")(assess_)
+    app.command("runs")(runs)

@@ -1,0 +1,39 @@
+"""The config: documented, checked, closed to unknown keys."""
+
+from __future__ import annotations
+
+import pytest
+
+from envsched_core.config import PRESETS, Config, config_from, digest, knobs
+from envsched_core.errors import ConfigError
+
+
+def test_every_knob_is_documented_and_has_its_default() -> None:
+    for knob in knobs():
+        assert knob.doc
+        assert knob.range
+        assert knob.name in Config.__struct_fields__
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({"temperatur": 1}, "did you mean 'temperature'"),
+        ({"zzz": 1}, "`envsched config` lists all"),
+        ({"max_share": 2.0}, "max_share"),
+        ({"batch_size": "many"}, "batch_size"),
+        ({"half_lives": [-1.0]}, "half_lives"),
+    ],
+)
+def test_wrong_values_are_named(values: dict, said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        config_from(values)
+
+
+def test_text_from_a_command_line_is_read_as_its_type() -> None:
+    assert config_from({"batch_size": "32", "temperature": "0.25"}).temperature == 0.25
+
+
+def test_digest_names_the_values() -> None:
+    assert digest(config_from(PRESETS["training"])) == digest(Config())
+    assert digest(config_from(PRESETS["replay"])) != digest(Config())
