@@ -85,9 +85,17 @@ def steps(table: pd.DataFrame, chosen: int | None = None) -> go.Figure:
                 customdata=table["step"],
                 hovertemplate=hover,
             )
-    figure.update_xaxes(title="step", dtick=1 if len(table) <= 20 else None, tickformat="d")
+    _step_axis(figure, table)
     figure.update_yaxes(title="groups")
     return _mark_step(figure, chosen)
+
+
+def _step_axis(figure: go.Figure, table: pd.DataFrame) -> None:
+    """Whole steps, no room for steps that never were."""
+    figure.update_xaxes(title="step", tickformat="d", dtick=1 if len(table) <= 12 else None)
+    if len(table):
+        first, last = int(table["step"].min()), int(table["step"].max())
+        figure.update_xaxes(range=[first - 0.6, last + 0.6])
 
 
 def _mark_step(figure: go.Figure, step: int | None) -> go.Figure:
@@ -138,8 +146,8 @@ def term_totals(table: pd.DataFrame) -> go.Figure:
 def _room(*values: float) -> list[float]:
     """An axis that holds all `values` and a written number at either end."""
     low, high = min(values), max(values)
-    room = 0.16 * max(high - low, 1e-9)
-    return [low - room if low < 0 else low, high + room]
+    room = 0.22 * max(high - low, 1e-9)
+    return [low - 1.3 * room if low < 0 else low, high + room]
 
 
 def waterfall(terms: Mapping[str, float], score: float, cutoff: float | None) -> go.Figure:
@@ -229,7 +237,7 @@ def timeline(table: pd.DataFrame, chosen: int | None) -> go.Figure:
         hovertemplate="step %{x}<br>observed %{y:.3f}<extra></extra>",
     )  # fmt: skip
     figure.update_yaxes(range=[-0.012, 0.262], title="reward variance")
-    figure.update_xaxes(title="step", tickformat="d", dtick=1 if len(table) <= 20 else None)
+    _step_axis(figure, table)
     return _mark_step(figure, chosen)
 
 
@@ -240,7 +248,7 @@ def variance_grid(
 
     A heatmap reports no clicks, so invisible squares lie over it.
     """
-    figure = _figure(min(140 + 17 * max(len(envs), 3), 1400), clickmode="event+select")
+    figure = _figure(max(320, min(70 + 15 * len(envs), 1700)), clickmode="event+select")
     low, high = (-0.25, 0.25) if kind == "difference" else VARIANCE_RANGE
     names = [label(env, 32) for env in envs]
     rows = np.arange(len(names))
@@ -248,7 +256,8 @@ def variance_grid(
     figure.add_heatmap(
         z=values, x=list(columns), y=rows, zmin=low, zmax=high, hoverinfo="skip", xgap=1, ygap=1,
         colorscale=DIFFERENCE if kind == "difference" else "Cividis",
-        colorbar={"title": {"text": unit, "side": "right"}, "thickness": 14},
+        colorbar={"title": {"text": unit, "side": "right"}, "thickness": 14, "lenmode": "pixels", "len": 240,
+                  "y": 1.0, "yanchor": "top"},
     )  # fmt: skip
     r, c = np.nonzero(np.isfinite(values))
     scatter = go.Scatter if len(r) <= MOST_WEBGL_FREE else go.Scattergl
@@ -263,7 +272,9 @@ def variance_grid(
             hovertemplate="%{text}<extra></extra>",
         )
     )  # fmt: skip
-    figure.update_yaxes(tickvals=rows, ticktext=names, autorange="reversed", showgrid=False, zeroline=False)
+    figure.update_yaxes(tickvals=rows, ticktext=names, range=[len(rows) - 0.5, -0.5], showgrid=False, zeroline=False)
+    if len(columns):
+        figure.update_xaxes(range=[columns[0] - span / 2, columns[-1] + span / 2])
     figure.update_xaxes(
         title="step" if span == 1 else f"step (each column spans {span})", tickformat="d", showgrid=False
     )
@@ -290,7 +301,7 @@ def coverage(table: pd.DataFrame, column: str, total: int, chosen: int | None) -
     if total <= 1.6 * most:
         figure.add_hline(y=total, line={"dash": "dot", "color": GREY}, annotation_text=f"all {total:,}")
     figure.update_yaxes(title=f"distinct {column} so far", rangemode="tozero")
-    figure.update_xaxes(title="step", tickformat="d", dtick=1 if len(table) <= 20 else None)
+    _step_axis(figure, table)
     return _mark_step(figure, chosen)
 
 

@@ -210,7 +210,7 @@ class GraphBuilder:
         self, roles: Sequence[list[tuple[str, ...]]], env: NDArray[np.int64], traces: Traces
     ) -> list[Edges]:
         topology = traces.topology(env)
-        known = np.flatnonzero([bool(r) for r in roles] | (topology.sum(axis=1) > 0))
+        known = np.flatnonzero(np.array([bool(r) for r in roles], dtype=bool) | (topology.sum(axis=1) > 0))
         if len(known) < 2 or len(np.unique(env[known])) < 2:
             return []
         blocks = cross_blocks([roles[int(i)] for i in known], topology[known])

@@ -153,8 +153,8 @@ def test_tau_bench_public_log(shared_inputs, tmp_path):
     assert (len(tasks), report.listed_tasks, len(tasks[0].tools), tasks[0].env) == (35, 0, 14, "airline")
     groups = observed(RunReader(tmp_path / "run"))
     calls = [path for group in groups for path in group.calls]
-    assert sum(map(len, calls)) / 140 == pytest.approx(5.8, abs=0.05)
-    assert sum(len(set(path)) for path in calls) / 140 == pytest.approx(3.4, abs=0.05)
+    assert sum(map(len, calls)) / 140 == pytest.approx(5.51, abs=0.005)
+    assert sum(len(set(path)) for path in calls) / 140 == pytest.approx(3.38, abs=0.005)
 
 
 @pytest.mark.parametrize(

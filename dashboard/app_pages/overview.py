@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pandas as pd
 import streamlit as st
 
 from .. import charts, loading, parts, words
@@ -62,34 +61,35 @@ def _headline(found: Summary, uniform: float | None, how: str) -> None:
     wasted = found.wasted_rollouts / found.rollouts if found.rollouts else None
     row = st.columns(4)
     row[0].metric(
-        "Informative groups", words.percent(share), gain, border=True,
+        "Informative groups", words.percent(share), gain, delta_color="blue", border=True, height="stretch",
         help=f"Share of observed groups with mixed rewards. Uniform: {words.percent(uniform)} ({how}).",
     )  # fmt: skip
     row[1].metric(
-        "Mean variance realised", words.variance(found.mean_variance), border=True,
+        "Mean variance realised", words.variance(found.mean_variance), border=True, height="stretch",
         help="Mean variance of the rewards in a group, mapped to [0, 1]; at most 0.25.",
     )  # fmt: skip
     row[2].metric(
-        "Wasted rollouts", f"{words.count(found.wasted_rollouts)} ({words.percent(wasted)})", border=True,
+        "Wasted rollouts", f"{words.count(found.wasted_rollouts)} ({words.percent(wasted)})", border=True, height="stretch",
         help=f"Of {words.count(found.rollouts)} rollouts: those in groups whose rewards were all the same.",
     )  # fmt: skip
     row[3].metric(
         "Environments covered", f"{words.count(found.environments_covered)} of {words.count(found.environments)}",
-        border=True, help=f"Tasks: {words.count(found.tasks_covered)} of {words.count(found.tasks)}.",
+        border=True, height="stretch", help=f"Tasks: {words.count(found.tasks_covered)} of {words.count(found.tasks)}.",
     )  # fmt: skip
     row = st.columns(4)
-    row[0].metric("Steps", words.count(found.steps), border=True)
+    row[0].metric("Steps", words.count(found.steps), border=True, height="stretch")
     row[1].metric(
-        "Picks" if found.picks else "Groups", words.count(found.picks or found.groups), border=True,
+        "Picks" if found.picks else "Groups", words.count(found.picks or found.groups), border=True, height="stretch",
         help=f"{words.count(found.draws)} of them uniform draws; {words.count(found.open)} wait for their result.",
     )  # fmt: skip
     row[2].metric(
-        "Quota hits", words.count(found.quota_hits), border=True,
+        "Quota hits", words.count(found.quota_hits), border=True, height="stretch",
         help="Environment quotas that turned candidates away, summed over steps.",
     )  # fmt: skip
     row[3].metric(
-        "Predicted variance of picks", words.variance(found.predicted_variance), border=True,
-        help="Mean over the picks when they were chosen; compare with the variance realised.",
+        "Predicted variance of picks", words.variance(found.predicted_variance), border=True, height="stretch",
+        help="Mean over the picks when they were chosen. Groups of their size show "
+        f"{words.variance(found.predicted_shown)} of it on average, to be compared with the variance realised.",
     )  # fmt: skip
 
 
@@ -131,6 +131,3 @@ def _runs(frame: Frame) -> None:
         },
     )
 
-
-def _created(table: pd.DataFrame) -> pd.DataFrame:
-    return table.assign(created=pd.to_datetime(table["created"], errors="coerce", utc=True))

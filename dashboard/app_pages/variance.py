@@ -23,7 +23,8 @@ VIEWS: dict[str, Literal["predicted", "observed", "difference"]] = {
 SAID = {
     "predicted": "Mean predicted variance over all tasks of the environment, as each batch was chosen.",
     "observed": "Mean variance of the groups observed for each step. Blank: nothing was observed, which is not 0.",
-    "difference": "Observed minus predicted variance of the same tasks. Blank: nothing was observed.",
+    "difference": "Observed minus predicted variance of the same tasks, the prediction as a group of that size shows "
+    "it. Blank: nothing was observed.",
 }
 
 
@@ -76,7 +77,11 @@ def _sentence(run: Run, kind: str) -> str:
     seen, said = words.variance(found.mean_variance), words.variance(found.predicted_variance)
     if found.predicted_variance is None:
         return f"Observed groups had a mean variance of {seen} (of at most 0.25)."
-    return f"Picks were predicted a mean variance of {said}; their groups then showed {seen} (of at most 0.25)."
+    shown = words.variance(found.predicted_shown)
+    return (
+        f"Picks were predicted a mean variance of {said}, of which groups of their size show {shown} on average; "
+        f"they showed {seen}."
+    )
 
 
 def _long(grid: Grid) -> pd.DataFrame:

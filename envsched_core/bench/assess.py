@@ -80,10 +80,12 @@ def assess(
     paths: Sequence[Path],
     options: ImportOptions | None = None,
     *,
-    seeds: int = 5,
+    seeds: int | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> tuple[Assessment, ImportReport | None]:
     """Import a log for the while (or take one run folder as it is) and judge it.
+
+    `seeds`: replays of each scheduler; None = 5, or 3 where each is so long that more add little.
 
     Raises:
         LogFormatError: the log cannot be read. StoreError: the run folder holds no groups.
@@ -105,11 +107,12 @@ def pool_of(
 
 
 def assess_pool(
-    pool: RecordedPool, *, seeds: int = 5, progress: Callable[[int, int], None] | None = None
+    pool: RecordedPool, *, seeds: int | None = None, progress: Callable[[int, int], None] | None = None
 ) -> Assessment:
     """Judge recorded groups; those with fewer than two rewards cannot show anything and are left out, and told."""
     groups = tuple(group for group in pool.groups if len(group.rewards) > 1)
     batch_size, steps = _extent(len(groups))
+    seeds = seeds or (5 if len(groups) <= 1000 else 3)
     config = config_for(pool, {"batch_size": batch_size})
     flat = _flat(groups, config)
     reason = _unanswerable(pool, len(groups))

@@ -18,13 +18,14 @@ from envsched_core.replay import (
     ReplayResult,
     VerifyReport,
     config_for,
+    config_of,
     explain_run,
     load_pool,
     next_batch,
     replay_audit,
     replay_pool,
+    sampling_weights,
     verify,
-    weights,
 )
 
 from .output import ConfigFile, Json, SetOption, bar, number, print_json, say, settings_from, table
@@ -56,11 +57,19 @@ SchedulerName = StrEnum("SchedulerName", {name: name for name in NAMES})  # type
 
 def replay(
     run: Run,
-    out: Annotated[Path | None, typer.Option("--out", metavar="RUN2", help="Run folder to write; without it, only the result.")] = None,
-    mode: Annotated[Mode, typer.Option(help="pool: each pick reveals a recorded group; audit: the log's own order.")] = Mode.pool,
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="RUN2", help="Run folder to write; without it, only the result.")
+    ] = None,
+    mode: Annotated[
+        Mode, typer.Option(help="pool: each pick reveals a recorded group; audit: the log's own order.")
+    ] = Mode.pool,
     scheduler: Annotated[SchedulerName, typer.Option(help="Who picks.")] = SchedulerName("envsched"),
-    batch_size: Annotated[int | None, typer.Option(min=1, help="Picks a step; 64 unless a config says otherwise.")] = None,
-    steps: Annotated[int | None, typer.Option(min=1, help=f"Steps; {POOL_STEPS} in pool mode, all in audit mode.")] = None,
+    batch_size: Annotated[
+        int | None, typer.Option(min=1, help="Picks a step; 64 unless a config says otherwise.")
+    ] = None,
+    steps: Annotated[
+        int | None, typer.Option(min=1, help=f"Steps; {POOL_STEPS} in pool mode, all in audit mode.")
+    ] = None,
     seed: Annotated[int | None, typer.Option(min=0, help="Seed; 0 unless a config says otherwise.")] = None,
     preset: Annotated[Preset, typer.Option(help="What the knobs start from.")] = Preset("replay"),
     config: ConfigFile = None,
@@ -125,7 +134,9 @@ def _print_audit(r: AuditResult) -> None:
 def explain(
     run: Run,
     step: Annotated[int, typer.Option(help="Step of the run.")],
-    task: Annotated[str | None, typer.Option(metavar="ENV::TASK", help="One task; all picks of the step when not given.")] = None,
+    task: Annotated[
+        str | None, typer.Option(metavar="ENV::TASK", help="One task; all picks of the step when not given.")
+    ] = None,
     json: Json = False,
 ) -> None:
     """Why, or why not, at one step: the sentence, the terms, the evidence."""
@@ -180,23 +191,24 @@ def _print_report(report: VerifyReport) -> None:
 def next_(
     run: Run,
     n: Annotated[int, typer.Option("--n", min=1, help="Tasks wanted.")] = 64,
-    format: Annotated[BatchFormat, typer.Option(help="json: the decision; ids: ENV::TASK a line; weights: JSON lines of all tasks.")] = BatchFormat.json,
-    scheduler: Annotated[SchedulerName, typer.Option(help="Who picks.")] = SchedulerName("envsched"),
+    format: Annotated[
+        BatchFormat, typer.Option(help="json: the decision; ids: ENV::TASK a line; weights: JSON lines of all tasks.")
+    ] = BatchFormat.json,
+    scheduler: Annotated[SchedulerName | None, typer.Option(help="Who picks; the run's own when not given.")] = None,
     config: ConfigFile = None,
     set: SetOption = None,
     json: Json = False,
 ) -> None:
     """The next batch, given all that a run observed, for a trainer that reads a file."""
     pool = load_pool(run)
-    settings = settings_from(config, set)
-    chosen = config_for(pool, settings, preset="training") if settings else None
-    decision, picked_by = next_batch(pool, n, chosen, scheduler=scheduler.value)
+    chosen = config_of(pool, settings_from(config, set))
+    decision, picked_by = next_batch(pool, n, chosen, scheduler=scheduler.value if scheduler else None)
     if json or format is BatchFormat.json:
         print_json(decision)
     elif format is BatchFormat.ids:
         _print_ids(decision)
     else:
-        for weight in weights(picked_by, [task.key for task in pool.tasks]):
+        for weight in sampling_weights(picked_by, pool.tasks):
             typer.echo(msgspec.json.encode(weight).decode())
 
 

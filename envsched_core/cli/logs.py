@@ -17,17 +17,21 @@ from .output import Json, bar, number, print_json, say, table
 
 __all__ = ["add_to"]
 
-Paths = Annotated[list[Path], typer.Argument(metavar="PATH...", help="Files or folders of one log.", show_default=False)]
+Paths = Annotated[
+    list[Path], typer.Argument(metavar="PATH...", help="Files or folders of one log.", show_default=False)
+]
 Format = Annotated[
     str | None, typer.Option("--format", metavar="F", help=f"{', '.join(FORMATS)}; by content when not given.")
 ]
 Env = Annotated[str | None, typer.Option("--env", metavar="E", help="Environment, where the log names none.")]
 Tasks = Annotated[
-    Path | None, typer.Option("--tasks", metavar="FILE", help="Task list: texts, tools, calls; joined by environment and task.")
+    Path | None,
+    typer.Option("--tasks", metavar="FILE", help="Task list: texts, tools, calls; joined by environment and task."),
 ]
 Tools = Annotated[Path | None, typer.Option("--tools", metavar="FILE", help="Tool documents.")]
 Map = Annotated[
-    list[str] | None, typer.Option("--map", metavar="FIELD=COLUMN", help="Column of a field, dots go into objects. Repeatable.")
+    list[str] | None,
+    typer.Option("--map", metavar="FIELD=COLUMN", help="Column of a field, dots go into objects. Repeatable."),
 ]
 Reward = Annotated[
     str | None, typer.Option("--reward", metavar="NAME", help="Part of the reward, or column, to schedule on.")
@@ -35,7 +39,12 @@ Reward = Annotated[
 
 
 def _options(
-    format: str | None, env: str | None, tasks: Path | None, tools: Path | None, pairs: list[str] | None, reward: str | None
+    format: str | None,
+    env: str | None,
+    tasks: Path | None,
+    tools: Path | None,
+    pairs: list[str] | None,
+    reward: str | None,
 ) -> ImportOptions:
     mapping = {}
     for pair in pairs or ():

@@ -20,10 +20,12 @@ __all__ = ["ConfigFile", "Json", "SetOption", "bar", "number", "print_json", "sa
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else, on stdout.")]
 ConfigFile = Annotated[
-    Path | None, typer.Option("--config", metavar="FILE", help="TOML or JSON file of knobs; `envsched config` lists them.")
+    Path | None,
+    typer.Option("--config", metavar="FILE", help="TOML or JSON file of knobs; `envsched config` lists them."),
 ]
 SetOption = Annotated[
-    list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="One knob, over the file; VALUE as JSON. Repeatable.")
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="One knob, over the file; VALUE as JSON. Repeatable."),
 ]
 
 
@@ -56,10 +58,13 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
 @contextmanager
 def bar(what: str) -> Iterator[Callable[[int, int], None]]:
     """A progress bar on stderr, called with (done, total); silent where stderr is no terminal."""
-    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:>3.0f}%"), TimeRemainingColumn())
-    with Progress(
-        *columns, console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty()
-    ) as progress:
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.percentage:>3.0f}%"),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty()) as progress:
         job = progress.add_task(what, total=None)
         yield lambda done, total: progress.update(job, completed=done, total=total)
 

@@ -23,7 +23,7 @@ from .pool import (
     preset_of,
     replay_pool,
 )
-from .rederive import explain_run, next_batch
+from .rederive import Weight, config_of, explain_run, next_batch, sampling_weights
 from .verify import Difference, VerifyReport, verify
 
 __all__ = [
@@ -35,7 +35,9 @@ __all__ = [
     "ReplayStep",
     "Revealed",
     "VerifyReport",
+    "Weight",
     "config_for",
+    "config_of",
     "drive",
     "explain_run",
     "is_mixed",
@@ -44,5 +46,6 @@ __all__ = [
     "preset_of",
     "replay_audit",
     "replay_pool",
+    "sampling_weights",
     "verify",
 ]

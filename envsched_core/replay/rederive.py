@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import msgspec
+import numpy as np
 
 from envsched_core.baselines import make_scheduler
 from envsched_core.config import Config, config_from
 from envsched_core.errors import UnknownTaskError
 from envsched_core.explanation import explanation
-from envsched_core.records import Decision, Event, Explanation, GroupResult, TaskSpec
-from envsched_core.scheduler import EnvSched, Scheduler
+from envsched_core.records import OUTCOME_CODES, Decision, Event, Explanation, TaskSpec
+from envsched_core.scheduler import Scheduler
 from envsched_core.store import RunReader
 
-from .pool import config_for, load_pool
+from .pool import RecordedPool, config_for, load_pool
 
-__all__ = ["Calls", "explain_run", "next_batch"]
+__all__ = ["Calls", "Weight", "config_of", "explain_run", "next_batch", "sampling_weights"]
+
+NOT_PICKABLE = ("in_flight", "cooling_down", "unavailable")
 
 
 class Calls:
@@ -74,28 +78,59 @@ def _rederived(reader: RunReader, step: int, task: str) -> Explanation:
     return msgspec.structs.replace(calls.scheduler.explain(step, task), source="re-derived")
 
 
-def next_batch(run: Path, n: int, config: Config | None = None) -> tuple[Decision, Scheduler]:
+class Weight(msgspec.Struct, frozen=True):
+    """How often a task should be sampled by a trainer that reads weights."""
+
+    env: str
+    task: str
+    weight: float
+    """In [0, 1]; sums to 1 over all tasks."""
+
+
+def config_of(pool: RecordedPool, settings: Mapping[str, Any]) -> Config:
+    """The run's own config, or for an import the `training` preset with what the log says; `settings` over it.
+
+    Raises:
+        ConfigError: a setting is unknown or out of range.
+    """
+    recorded = pool.manifest.config
+    return config_from(settings, config_from(recorded)) if recorded else config_for(pool, settings, preset="training")
+
+
+def next_batch(
+    source: Path | RecordedPool, n: int, config: Config | None = None, *, scheduler: str | None = None
+) -> tuple[Decision, Scheduler]:
     """The next `n` tasks to roll out, given everything that a run observed; and the scheduler that chose them.
 
-    Recorded tasks can be rolled out again, so they have no limit here. The config is the run's own, or for an
-    import the `training` preset with what the log says.
+    Recorded tasks can be rolled out again, so they have no limit here. Scheduler and config are the run's own
+    (`config_of`) unless given.
+
+    Raises:
+        StoreError: the run holds no groups. ConfigError: no such scheduler.
     """
-    pool = load_pool(run)
-    name = pool.manifest.scheduler or "envsched"
-    if config is None:
-        recorded = pool.manifest.config
-        config = config_from(recorded) if recorded else config_for(pool, {}, preset="training")
-    scheduler: EnvSched = make_scheduler(name, msgspec.structs.replace(config, batch_size=n))
-    scheduler.register([msgspec.structs.replace(task, draws=None) for task in pool.tasks])
-    for group in pool.groups:
-        scheduler.observe([_as_past(group)])
-    step = 1 + max((group.step or 0) for group in pool.groups)
-    return scheduler.ask(n, step=step), scheduler
+    pool = source if isinstance(source, RecordedPool) else load_pool(source)
+    config = msgspec.structs.replace(config or config_of(pool, {}), batch_size=n)
+    chosen = make_scheduler(scheduler or pool.manifest.scheduler or "envsched", config)
+    chosen.register([msgspec.structs.replace(task, draws=None) for task in pool.tasks])
+    # Recorded picks belong to another ledger; groups without a step count as of step 0.
+    chosen.observe(msgspec.structs.replace(group, step=group.step or 0, pick_id=None) for group in pool.groups)
+    return chosen.ask(n, step=1 + max(group.step or 0 for group in pool.groups)), chosen
 
 
-def _as_past(group: GroupResult) -> GroupResult:
-    """A group whose pick belongs to another scheduler's ledger; without a step it counts as of step 0."""
-    return msgspec.structs.replace(group, step=group.step or 0, pick_id=None)
+def sampling_weights(scheduler: Scheduler, tasks: Sequence[TaskSpec]) -> list[Weight]:
+    """Weights in proportion to the scores of the latest step; tasks that could not be picked get 0.
+
+    `tasks` are those registered, in order.
+    """
+    scores = scheduler.scores()
+    if scores is None:
+        return []
+    open_to_picks = ~np.isin(scores.outcome, [OUTCOME_CODES.index(code) for code in NOT_PICKABLE])
+    value = np.where(open_to_picks, np.maximum(scores.score.astype(float), 0.0), 0.0)
+    if not value.any():
+        value = open_to_picks.astype(float)
+    total = float(value.sum()) or 1.0
+    return [Weight(task.env, task.task, float(v) / total) for task, v in zip(tasks, value, strict=True)]
 
 
 def _asked(reader: RunReader) -> Iterator[Event]:

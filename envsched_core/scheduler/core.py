@@ -35,6 +35,7 @@ from envsched_core.predictor import Predictor
 from envsched_core.recording import Recorder, Settled, StepScores
 from envsched_core.records import Decision, Explanation, GroupResult, TaskSpec
 from envsched_core.selection import Batch, Cells, Problem
+
 from .protocol import Worth
 from .state import load, save
 

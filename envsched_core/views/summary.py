@@ -51,6 +51,9 @@ class Summary(msgspec.Struct, frozen=True):
     """Mean population variance of the mapped rewards over the counted groups, in [0, 0.25]."""
     predicted_variance: float | None
     """Mean predicted variance of the picks, in [0, 0.25]."""
+    predicted_shown: float | None
+    """What groups of their sizes show of it on average: mean of (G - 1) / G times the prediction over answered
+    picks; this is what `mean_variance` is to be compared with."""
     tasks: int
     """Tasks in the catalogue [N]."""
     tasks_covered: int
@@ -77,6 +80,7 @@ def summary(view: RunView) -> Summary:
     """The headline numbers of the run as it stands."""
     one = view.row
     ledger = one("SELECT count(*) picks, count(*) FILTER (outcome = 'uniform_draw') draws, avg(predicted) predicted, "
+                 "avg(predicted * (scored - 1) / scored) FILTER (scored > 1) shown, "
                  "count(*) FILTER (ended = 'open') open, count(DISTINCT (env, task)) tasks, "
                  "count(DISTINCT env) envs FROM outcomes")  # fmt: skip
     seen = one(f"SELECT count(*) counted, count(*) FILTER (mixed) mixed, avg(variance) variance, "
@@ -104,6 +108,7 @@ def summary(view: RunView) -> Summary:
         informative_share=int(seen["mixed"]) / counted if counted else None,
         mean_variance=seen["variance"],
         predicted_variance=ledger["predicted"],
+        predicted_shown=ledger["shown"],
         tasks=int(pool["tasks"]),
         tasks_covered=int(covered["tasks"]),
         environments=int(pool["envs"]),

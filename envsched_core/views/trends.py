@@ -42,7 +42,8 @@ def variance_grid(
 
     predicted: mean over all tasks of the environment as the step's scores file has them (over the candidates
     on record where there is no file). observed: mean population variance of the mapped rewards of the groups
-    observed for the step. difference: observed minus predicted, over the observed tasks' own predictions.
+    observed for the step. difference: observed minus predicted, over the observed tasks' own predictions, each
+    times (G - 1) / G: what a group of G rollouts shows of the task's variance on average.
     """
     rows = _most_visited(view, envs, most_envs)
     steps = view.steps()
@@ -94,7 +95,9 @@ def _observed(view: RunView, rows: list[str], columns: list[int]) -> tuple[Float
 
 def _difference(view: RunView, rows: list[str], columns: list[int]) -> Floats:
     frame = view.query(
-        "SELECT env, step, avg(observed - predicted) AS value, count(observed) n FROM outcomes GROUP BY env, step"
+        """
+        SELECT env, step, avg(observed - predicted * (scored - 1) / scored) AS value, count(observed) n
+        FROM outcomes WHERE scored > 1 GROUP BY env, step"""
     )
     return _pivot(frame, rows, columns)[0]
 
