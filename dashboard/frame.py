@@ -13,7 +13,7 @@ import streamlit as st
 
 from envsched_core.errors import EnvSchedError
 
-from . import loading, words
+from . import loading, parts, words
 from .loading import Filters, Run
 
 __all__ = ["Frame", "draw"]
@@ -92,15 +92,8 @@ def _run_picker(runs: pd.DataFrame) -> str:
     if st.session_state.get("run", names[0]) not in names:
         del st.session_state["run"]
     return str(
-        st.selectbox("Run", names, key="run", bind="query-params", on_change=_run_changed, help="A folder of runs.")
+        st.selectbox("Run", names, key="run", bind="query-params", on_change=parts.leave_run, help="A folder of runs.")
     )
-
-
-def _run_changed() -> None:
-    """Another run has other steps, environments and tasks: start from its last step."""
-    st.session_state.pop("notices", None)
-    for key in ("step", "env", "outcome", "state", "task"):
-        st.session_state.pop(key, None)
 
 
 def _step_picker(steps: list[int]) -> int | None:
@@ -173,6 +166,8 @@ def _filters(run: Run, decided: bool) -> Filters:
 
 def _many(title: str, options: list[str], key: str) -> tuple[str, ...]:
     _check_link(key, options, title.lower())
+    if not set(st.session_state.get(key, ())) <= set(options):
+        st.session_state[key] = [value for value in st.session_state[key] if value in options]
     chosen = st.multiselect(
         title, options, key=key, bind="query-params", on_change=_settled, args=(key,), placeholder="all"
     )

@@ -9,13 +9,15 @@ import pandas as pd
 import plotly.graph_objects as go
 import streamlit as st
 
-__all__ = ["chart", "csv", "go_to", "pick_row", "plain_text", "table", "twin"]
+__all__ = ["chart", "csv", "go_to", "leave_run", "pick_row", "plain_text", "table", "twin"]
 
 MISSING = "-"
 ROW = 35
 """Pixels of a table row."""
 MOST_ROWS = 500
 """Rows a table sends to the browser; the download has them all."""
+OF_A_RUN = ("step", "last_step", "env", "outcome", "state", "task", "notices", "rederive")
+"""What the session keeps for one run only."""
 FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 
 Click = Callable[[Any], None]
@@ -29,9 +31,17 @@ def plain_text(text: str) -> None:
 
 def go_to(page: str, **values: Any) -> None:
     """From a callback: set values of the frame (run, step, task, env, ...) and open another page."""
+    if "run" in values:
+        leave_run()
     for key, value in values.items():
         st.session_state[key] = value
     st.session_state["go_to"] = page
+
+
+def leave_run() -> None:
+    """From a callback: another run has other steps, environments and tasks."""
+    for key in OF_A_RUN:
+        st.session_state.pop(key, None)
 
 
 def chart(figure: go.Figure, data: pd.DataFrame, *, key: str, alt: str, on_click: Click | None = None) -> None:

@@ -59,8 +59,9 @@ def _round_robin(config: Config) -> EnvSched:
 
 
 def _empirical_bayes(config: Config) -> EnvSched:
-    """Task and environment means by empirical Bayes, the weight of the environment learned online; top-k on the
-    predicted variance under the same quota. No graph, coverage, uncertainty, penalty, draw or uniform share.
+    """Task and environment means, the environment's weight learned online; top-k on the predicted variance.
+
+    The predictor without the graph, under the same quota; no coverage, uncertainty, penalty, draw or uniform share.
     """
     changes = {**NO_GRAPH, **NO_COVERAGE, **GREEDY, "weight_uncertainty": 0.0}
     return EnvSched(config_from(changes, config), name="empirical-bayes")

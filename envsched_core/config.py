@@ -6,8 +6,11 @@ refused by name. `PRESETS` and the scheduler names of baselines.py are nothing b
 
 from __future__ import annotations
 
+import ast
 import difflib
 import hashlib
+import inspect
+import itertools
 from collections.abc import Mapping
 from typing import Annotated, Any, NamedTuple
 
@@ -22,128 +25,103 @@ Share = Annotated[float, Meta(ge=0.0, le=1.0)]
 NonNegative = Annotated[float, Meta(ge=0.0)]
 Count = Annotated[int, Meta(ge=0)]
 Positive = Annotated[int, Meta(ge=1)]
+Strict = Annotated[float, Meta(gt=0.0)]
 
 
 class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """All knobs of a scheduler."""
 
     # the batch
-    batch_size: Annotated[
-        Positive, Meta(description="picks in one step, over all its asks; quotas are shares of it")
-    ] = 64
-    group_size: Annotated[
-        Positive, Meta(description="rollouts in a group (G); used for the chance that a group is mixed")
-    ] = 8
-    seed: Annotated[Count, Meta(description="seed of every draw and tie-break")] = 0
+    batch_size: Positive = 64
+    """picks in one step, over all its asks; quotas are shares of it"""
+    group_size: Positive = 8
+    """rollouts in a group (G); used for the chance that a group is mixed"""
+    seed: Count = 0
+    """seed of every draw and tie-break"""
 
     # what a pick is worth
-    weight_variance: Annotated[
-        NonNegative, Meta(description="weight of the predicted reward variance, over its largest value 1/4")
-    ] = 1.0
-    weight_uncertainty: Annotated[
-        NonNegative, Meta(description="weight of the variance prediction's standard deviation, over 1/4")
-    ] = 0.3
-    weight_environment: Annotated[NonNegative, Meta(description="weight of environment coverage")] = 0.05
-    weight_pattern: Annotated[NonNegative, Meta(description="weight of interaction-pattern coverage")] = 0.02
-    weight_task: Annotated[
-        NonNegative, Meta(description="weight of task coverage: favours tasks not rolled out lately")
-    ] = 0.05
-    weight_similarity: Annotated[
-        NonNegative, Meta(description="weight of the similarity penalty between tasks of one batch")
-    ] = 0.1
-    coverage_half_life: Annotated[
-        NonNegative, Meta(description="steps after which a past visit counts half for coverage; 0 = never ages")
-    ] = 20.0
-    temperature: Annotated[NonNegative, Meta(description="scale of the Gumbel draw over log scores; 0 = greedy")] = 0.5
-    uniform_share: Annotated[Share, Meta(description="share of the batch drawn uniformly from what remains")] = 0.05
+    weight_variance: NonNegative = 1.0
+    """weight of the predicted reward variance, over its largest value 1/4"""
+    weight_uncertainty: NonNegative = 0.3
+    """weight of the variance prediction's standard deviation, over 1/4"""
+    weight_environment: NonNegative = 0.05
+    """weight of environment coverage"""
+    weight_pattern: NonNegative = 0.02
+    """weight of interaction-pattern coverage"""
+    weight_task: NonNegative = 0.05
+    """weight of task coverage: favours tasks not rolled out lately"""
+    weight_similarity: NonNegative = 0.1
+    """weight of the similarity penalty between tasks of one batch"""
+    coverage_half_life: NonNegative = 20.0
+    """steps after which a past visit counts half for coverage; 0 = never ages"""
+    temperature: NonNegative = 0.5
+    """scale of the Gumbel draw over log scores; 0 = greedy"""
+    uniform_share: Share = 0.05
+    """share of the batch drawn uniformly from what remains"""
 
     # quotas and availability
-    max_share: Annotated[
-        Share,
-        Meta(description="largest share of a batch that one environment may take; at least one pick and an even split"),
-    ] = 0.25
-    max_shares: Annotated[dict[str, Share], Meta(description="the same for single environments, by name")] = {}
-    min_shares: Annotated[
-        dict[str, Share], Meta(description="smallest share of a batch for single environments, by name")
-    ] = {}
-    cool_down: Annotated[Count, Meta(description="steps a task rests after a pick")] = 0
-    expire_after: Annotated[Positive, Meta(description="steps after which an open pick without result is given up")] = (
-        50
-    )
-    dedupe_steps: Annotated[
-        Positive,
-        Meta(description="steps for which group ids are remembered, so that a group observed twice counts once"),
-    ] = 1000
-    pin_tasks: Annotated[
-        tuple[str, ...], Meta(description="ENV::TASK keys picked first whenever they can be picked")
-    ] = ()
-    pin_environments: Annotated[
-        tuple[str, ...], Meta(description="environments that get at least one pick a step")
-    ] = ()
-    exclude_tasks: Annotated[tuple[str, ...], Meta(description="ENV::TASK keys never picked")] = ()
-    exclude_environments: Annotated[tuple[str, ...], Meta(description="environments never picked from")] = ()
+    max_share: Share = 0.25
+    """largest share of a batch that one environment may take; at least one pick and an even split"""
+    max_shares: dict[str, Share] = {}
+    """the same for single environments, by name"""
+    min_shares: dict[str, Share] = {}
+    """smallest share of a batch for single environments, by name"""
+    cool_down: Count = 0
+    """steps a task rests after a pick"""
+    expire_after: Positive = 50
+    """steps after which an open pick without result is given up"""
+    dedupe_steps: Positive = 1000
+    """steps for which group ids are remembered, so that a group observed twice counts once"""
+    pin_tasks: tuple[str, ...] = ()
+    """ENV::TASK keys picked first whenever they can be picked"""
+    pin_environments: tuple[str, ...] = ()
+    """environments that get at least one pick a step"""
+    exclude_tasks: tuple[str, ...] = ()
+    """ENV::TASK keys never picked"""
+    exclude_environments: tuple[str, ...] = ()
+    """environments never picked from"""
 
     # rewards
-    reward_ranges: Annotated[
-        dict[str, tuple[float, float]],
-        Meta(
-            description="declared (lowest, highest) reward of an environment; else [0, 1], widened by what is observed"
-        ),
-    ] = {}
-    min_std: Annotated[
-        NonNegative,
-        Meta(description="a group whose reward standard deviation is at most this is flat; in reward units"),
-    ] = 0.0
-    min_range: Annotated[
-        NonNegative, Meta(description="a group whose rewards span at most this is flat; in reward units")
-    ] = 1e-9
+    reward_ranges: dict[str, tuple[float, float]] = {}
+    """declared (lowest, highest) reward of an environment; else [0, 1], widened by what is observed"""
+    min_std: NonNegative = 0.0
+    """a group whose reward standard deviation is at most this is flat; in reward units"""
+    min_range: NonNegative = 1e-09
+    """a group whose rewards span at most this is flat; in reward units"""
 
     # prediction
-    half_lives: Annotated[
-        tuple[NonNegative, ...],
-        Meta(description="steps after which a rollout counts half: the values trust is learned over; 0 = never ages"),
-    ] = (0.0, 20.0)
-    kappa_env_grid: Annotated[
-        tuple[Annotated[float, Meta(gt=0.0)], ...],
-        Meta(
-            description="environment mean's pseudo-rollouts, as multiples of its concentration: the values trust is learned over"
-        ),
-    ] = (0.5, 1.0, 2.0, 4.0)
-    tau_within_grid: Annotated[
-        tuple[NonNegative, ...],
-        Meta(description="weight of within-environment neighbours: the values trust is learned over"),
-    ] = (0.0, 0.1, 0.3, 1.0)
-    tau_cross_grid: Annotated[
-        tuple[NonNegative, ...],
-        Meta(description="weight of cross-environment neighbours: the values trust is learned over"),
-    ] = (0.0, 0.05, 0.2)
-    kappa_global: Annotated[
-        Annotated[float, Meta(gt=0.0)], Meta(description="pseudo-rollouts of the mean over everything")
-    ] = 0.1
-    trust_half_life: Annotated[
-        NonNegative, Meta(description="steps after which a predictive score counts half; 0 = never ages")
-    ] = 20.0
-    trust_margin: Annotated[
-        NonNegative, Meta(description="nats by which another trust must be better before it is taken")
-    ] = 0.5
-    learn_trust: Annotated[bool, Meta(description="false keeps the middle of each grid")] = True
+    half_lives: tuple[NonNegative, ...] = (0.0, 20.0)
+    """steps after which a rollout counts half: the values trust is learned over; 0 = never ages"""
+    kappa_env_grid: tuple[Strict, ...] = (0.5, 1.0, 2.0, 4.0)
+    """weight of the environment's mean, in units of its concentration: the values trust is learned over"""
+    tau_within_grid: tuple[NonNegative, ...] = (0.0, 0.1, 0.3, 1.0)
+    """weight of within-environment neighbours: the values trust is learned over"""
+    tau_cross_grid: tuple[NonNegative, ...] = (0.0, 0.05, 0.2)
+    """weight of cross-environment neighbours: the values trust is learned over"""
+    kappa_global: Strict = 0.1
+    """pseudo-rollouts of the mean over everything"""
+    trust_half_life: NonNegative = 20.0
+    """steps after which a predictive score counts half; 0 = never ages"""
+    trust_margin: NonNegative = 0.5
+    """nats by which another trust must be better before it is taken"""
+    learn_trust: bool = True
+    """false keeps the middle of each grid"""
 
     # graph
-    neighbours: Annotated[
-        Positive, Meta(description="edges kept per task and relation (K); in-degree is capped at 4 K")
-    ] = 8
-    min_weight: Annotated[Share, Meta(description="edges lighter than this are dropped")] = 0.05
-    patterns: Annotated[Positive, Meta(description="most interaction patterns (P)")] = 16
-    refresh_groups: Annotated[
-        Count,
-        Meta(
-            description="newly observed groups after which the cross relation is rebuilt from what they showed; 0 = never"
-        ),
-    ] = 512
+    neighbours: Positive = 8
+    """edges kept per task and relation (K); in-degree is capped at 4 K"""
+    min_weight: Share = 0.05
+    """edges lighter than this are dropped"""
+    patterns: Positive = 16
+    """most interaction patterns (P)"""
+    refresh_groups: Count = 512
+    """newly observed groups after which the cross relation is rebuilt from what they showed; 0 = never"""
 
     # what is written down
-    near_misses: Annotated[Share, Meta(description="near misses on record per pick")] = 1.0
-    sample: Annotated[Share, Meta(description="randomly sampled other tasks on record per pick")] = 0.5
+    near_misses: Share = 1.0
+    """near misses on record per pick"""
+    sample: Share = 0.5
+    """randomly sampled other tasks on record per pick"""
 
 
 PRESETS: dict[str, dict[str, Any]] = {
@@ -182,10 +160,17 @@ class Knob(NamedTuple):
 
 
 def knobs() -> list[Knob]:
-    """Every field of `Config` in order, with default, range and meaning."""
+    """Every field of `Config` in order, with default, range and the line that stands under it."""
+    (source,) = ast.parse(inspect.getsource(Config)).body
+    body = source.body if isinstance(source, ast.ClassDef) else []
+    docs = {
+        field.target.id: ast.literal_eval(line.value)
+        for field, line in itertools.pairwise(body)
+        if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name) and isinstance(line, ast.Expr)
+    }
     schema = msgspec.json.schema(Config)["$defs"]["Config"]["properties"]
     defaults = msgspec.to_builtins(Config())
-    return [Knob(name, defaults[name], _range(field), field["description"]) for name, field in schema.items()]
+    return [Knob(name, defaults[name], _range(field), docs[name]) for name, field in schema.items()]
 
 
 def _range(field: dict[str, Any]) -> str:

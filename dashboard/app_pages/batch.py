@@ -94,7 +94,11 @@ def _order(table: pd.DataFrame, frame: Frame) -> None:
 
 def _readable(table: pd.DataFrame) -> pd.DataFrame:
     reasons = [words.reason(code, details) for code, details in zip(table["outcome"], table["details"], strict=True)]
-    frame = pd.DataFrame(
+    came = [
+        "mixed" if mixed else "flat" if ended == "observed" else ended
+        for ended, mixed in zip(table["ended"].fillna(""), table["mixed"].fillna(False), strict=True)
+    ]
+    return pd.DataFrame(
         {
             "pick": table["position"] + 1,
             "environment": table["env"],
@@ -102,18 +106,14 @@ def _readable(table: pd.DataFrame) -> pd.DataFrame:
             "why": reasons,
             "score": table["score"],
             "over cut-off": table["margin"],
-            "rank before picks": table["rank"].where(table["rank"] > 0),
             "predicted variance": table["variance"],
+            "came out": came,
+            "observed variance": table["observed"],
             "evidence": table["state"],
+            "rank before picks": table["rank"].where(table["rank"] > 0),
             "on record as": table["kept_as"].str.replace("_", " "),
         }
     )
-    came = [
-        "mixed" if mixed is True or mixed == 1 else "flat" if ended == "observed" else ended
-        for ended, mixed in zip(table["ended"].fillna(""), table["mixed"].fillna(False), strict=True)
-    ]
-    frame["what came"], frame["observed variance"] = came, table["observed"]
-    return frame
 
 
 def _alike(run: Run, step: int) -> None:

@@ -89,7 +89,7 @@ def _sizes(found: GraphMap, *, around: bool) -> None:
 def _key() -> None:
     """The legend; a fixed text of ours."""
     st.html(
-        f"""<div style="display:flex;gap:1.6rem;align-items:center;font-size:.85rem;flex-wrap:wrap">
+        f"""<div style="display:flex;gap:.4rem 1.3rem;align-items:center;font-size:.82rem;flex-wrap:wrap">
         <span><b style="display:inline-block;width:34px;border-top:3px solid {GREY};vertical-align:middle"></b>
           within the environment</span>
         <span><b style="display:inline-block;width:34px;border-top:3px dashed {VERMILION};vertical-align:middle"></b>
@@ -116,7 +116,13 @@ def _data(found: GraphMap, task: str | None) -> dict[str, Any]:
             _node(row, fill, task, middle, named=labelled) for row, fill in zip(nodes.itertuples(), fills, strict=True)
         ],
         "edges": [_edge(row) for row in edges.itertuples()],
+        "captions": [_caption(str(env), group) for env, group in nodes.groupby("env", sort=False)],
     }
+
+
+def _caption(env: str, group: pd.DataFrame) -> dict[str, Any]:
+    """The name of an environment above its disc."""
+    return {"text": _short(env, 32), "x": float(group["x"].mean()), "y": float(group["y"].min()) - 42.0}
 
 
 def _node(row: Any, fill: str, task: str | None, middle: str, *, named: bool) -> dict[str, Any]:

@@ -130,4 +130,3 @@ def _runs(frame: Frame) -> None:
             "created": st.column_config.DatetimeColumn("created (UTC)", format="YYYY-MM-DD HH:mm"),
         },
     )
-

@@ -38,6 +38,11 @@ function nodeOf(n, theme) {
   };
 }
 
+function captionOf(c, i, theme) {
+  return { id: "caption " + i, x: c.x, y: c.y, label: c.text, shape: "text", chosen: false,
+           font: { size: 20, color: theme.text, face: theme.font, strokeWidth: 4, strokeColor: theme.background } };
+}
+
 function edgeOf(e, i) {
   return { id: i, from: e.from, to: e.to, width: e.width, dashes: e.cross ? [7, 5] : false, title: tooltip(e.title),
            color: { color: e.colour, highlight: e.colour, hover: e.colour, opacity: 0.75 } };
@@ -49,6 +54,7 @@ export default function (component) {
   place.style.height = data.height + "px";
   const theme = themeOf(place);
   const nodes = new vis.DataSet(data.nodes.map((n) => nodeOf(n, theme)));
+  nodes.add(data.captions.map((c, i) => captionOf(c, i, theme)));
   const edges = new vis.DataSet(data.edges.map(edgeOf));
   let held = networks.get(place);
   if (held && held.shape === data.shape) {
@@ -65,7 +71,7 @@ export default function (component) {
   }
   held.network.off("click");
   held.network.on("click", (event) => {
-    if (event.nodes.length) setTriggerValue("clicked", event.nodes[0]);
+    if (typeof event.nodes[0] === "number") setTriggerValue("clicked", event.nodes[0]);
   });
   // For a keyboard and for tests: the position of a node on the page.
   place.envschedNodeAt = (id) => held.network.canvasToDOM(held.network.getPosition(id));

@@ -51,8 +51,7 @@ class BatchFormat(StrEnum):
     weights = "weights"
 
 
-Preset = StrEnum("Preset", {name: name for name in PRESETS})  # type: ignore[misc]  # members come from the table
-SchedulerName = StrEnum("SchedulerName", {name: name for name in NAMES})  # type: ignore[misc]  # ditto
+SCHEDULERS = f"Who picks: {', '.join(NAMES)}."
 
 
 def replay(
@@ -63,7 +62,7 @@ def replay(
     mode: Annotated[
         Mode, typer.Option(help="pool: each pick reveals a recorded group; audit: the log's own order.")
     ] = Mode.pool,
-    scheduler: Annotated[SchedulerName, typer.Option(help="Who picks.")] = SchedulerName("envsched"),
+    scheduler: Annotated[str, typer.Option(metavar="NAME", help=SCHEDULERS)] = "envsched",
     batch_size: Annotated[
         int | None, typer.Option(min=1, help="Picks a step; 64 unless a config says otherwise.")
     ] = None,
@@ -71,7 +70,9 @@ def replay(
         int | None, typer.Option(min=1, help=f"Steps; {POOL_STEPS} in pool mode, all in audit mode.")
     ] = None,
     seed: Annotated[int | None, typer.Option(min=0, help="Seed; 0 unless a config says otherwise.")] = None,
-    preset: Annotated[Preset, typer.Option(help="What the knobs start from.")] = Preset("replay"),
+    preset: Annotated[
+        str, typer.Option(metavar="NAME", help=f"What the knobs start from: {', '.join(PRESETS)}.")
+    ] = "replay",
     config: ConfigFile = None,
     set: SetOption = None,
     json: Json = False,
@@ -80,8 +81,8 @@ def replay(
     pool = load_pool(run)
     settings = settings_from(config, set, batch_size=batch_size, seed=seed)
     chosen: dict[str, Any] = {
-        "scheduler": scheduler.value,
-        "config": config_for(pool, settings, preset=preset.value),
+        "scheduler": scheduler,
+        "config": config_for(pool, settings, preset=preset),
         "clock": time.perf_counter,
     }
     with bar("replaying") as progress:
@@ -194,7 +195,9 @@ def next_(
     format: Annotated[
         BatchFormat, typer.Option(help="json: the decision; ids: ENV::TASK a line; weights: JSON lines of all tasks.")
     ] = BatchFormat.json,
-    scheduler: Annotated[SchedulerName | None, typer.Option(help="Who picks; the run's own when not given.")] = None,
+    scheduler: Annotated[
+        str | None, typer.Option(metavar="NAME", help=SCHEDULERS + " The run's own when not given.")
+    ] = None,
     config: ConfigFile = None,
     set: SetOption = None,
     json: Json = False,
@@ -202,7 +205,7 @@ def next_(
     """The next batch, given all that a run observed, for a trainer that reads a file."""
     pool = load_pool(run)
     chosen = config_of(pool, settings_from(config, set))
-    decision, picked_by = next_batch(pool, n, chosen, scheduler=scheduler.value if scheduler else None)
+    decision, picked_by = next_batch(pool, n, chosen, scheduler=scheduler)
     if json or format is BatchFormat.json:
         print_json(decision)
     elif format is BatchFormat.ids:

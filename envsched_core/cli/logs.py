@@ -10,6 +10,7 @@ import typer
 
 from envsched_core.bench.assess import Assessment, assess
 from envsched_core.errors import ConfigError, StoreError
+from envsched_core.evaluate import Interval
 from envsched_core.importers import FORMATS, ImportOptions, import_run, report_lines
 from envsched_core.store import Manifest, list_runs
 
@@ -126,10 +127,9 @@ def _print_assessment(found: Assessment) -> None:
         say(f"note: {caveat}")
 
 
-def _span(interval: Any, *, percent: bool) -> str:
-    mean, low, high = interval
-    form = (lambda v: f"{v:.0%}") if percent else (lambda v: f"{v:.2f}")
-    return f"{form(mean)} ({form(low)} to {form(high)})"
+def _span(interval: Interval, *, percent: bool) -> str:
+    form = "{:.0%} ({:.0%} to {:.0%})" if percent else "{:.2f} ({:.2f} to {:.2f})"
+    return form.format(*interval)
 
 
 def runs(

@@ -274,10 +274,10 @@ def _kind(source: Source) -> Kind:
         return "parquet"
     if not start:
         return "empty"
-    if start.startswith(b"PK\x03\x04") or b"\0" in start:
-        return "other"
     if start.startswith(b"["):
         return "array"
+    if start.startswith(b"PK\x03\x04") or (b"\0" in start and not start.startswith(b"{")):
+        return "other"
     lines = start.splitlines()[:HEAD_RECORDS]
     objects = sum(line.startswith(b"{") for line in lines)  # the first line of a log may be the damaged one
     return "jsonl" if start.startswith(b"{") or 2 * objects >= len(lines) > 1 else "csv"

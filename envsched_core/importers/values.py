@@ -32,6 +32,8 @@ __all__ = [
 
 MISSING = {"", "nan", "null", "none", "na", "n/a", "-"}
 YES_NO = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
+LARGEST = 2**1023
+"""Whole numbers from here on do not fit a float."""
 LONGEST_NAME = 256
 """Characters of the longest id kept as it is; a longer one (a prompt) becomes a hash."""
 
@@ -97,7 +99,7 @@ def floats(value: Any) -> dict[str, float]:
     found: dict[str, float] = {}
     for key, item in value.items() if isinstance(value, dict) else ():
         inner = item.get("score") if isinstance(item, dict) else item
-        if isinstance(inner, int | float) and math.isfinite(inner):
+        if isinstance(inner, int | float) and abs(inner) < LARGEST:
             found[str(key)] = float(inner)
     return found
 
