@@ -106,7 +106,7 @@ def _mark_step(figure: go.Figure, step: int | None) -> go.Figure:
 
 def composition(table: pd.DataFrame) -> go.Figure:
     """Picks of each environment, its quota and what uniform draws would take."""
-    figure = _figure(90 + 22 * len(table), yaxis={"autorange": "reversed"})
+    figure = _figure(100 + 22 * len(table))
     names = [label(env, 32) for env in table["env"]]
     rows = list(range(len(names)))
     figure.add_bar(
@@ -123,7 +123,7 @@ def composition(table: pd.DataFrame) -> go.Figure:
         marker={"symbol": "diamond-open", "size": 8, "color": GREY},
         hovertemplate="%{customdata}: uniform draws would take %{x:.1f}<extra></extra>",
     )  # fmt: skip
-    figure.update_yaxes(tickvals=rows, ticktext=names)
+    figure.update_yaxes(tickvals=rows, ticktext=names, range=[len(rows) - 0.4, -0.6])
     figure.update_xaxes(title="picks in this step", rangemode="tozero")
     return figure
 
@@ -274,7 +274,8 @@ def variance_grid(
     )  # fmt: skip
     figure.update_yaxes(tickvals=rows, ticktext=names, range=[len(rows) - 0.5, -0.5], showgrid=False, zeroline=False)
     if len(columns):
-        figure.update_xaxes(range=[columns[0] - span / 2, columns[-1] + span / 2])
+        ends = [columns[0] - span / 2, columns[-1] + span / 2]
+        figure.update_xaxes(range=ends, dtick=1 if len(columns) <= 12 and span == 1 else None)
     figure.update_xaxes(
         title="step" if span == 1 else f"step (each column spans {span})", tickformat="d", showgrid=False
     )
@@ -323,6 +324,6 @@ def quota_hits(table: pd.DataFrame) -> go.Figure:
         ],
         hovertemplate="%{text}<extra></extra>",
     )  # fmt: skip
-    figure.update_yaxes(tickvals=list(range(len(names))), ticktext=names, autorange="reversed")
+    figure.update_yaxes(tickvals=list(range(len(names))), ticktext=names, range=[len(names) - 0.4, -0.6])
     figure.update_xaxes(title="step", tickformat="d")
     return figure

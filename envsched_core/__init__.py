@@ -1,0 +1,61 @@
+"""EnvSched decides which environment-task pairs of agent RL deserve the next rollouts, and shows why.
+
+    from envsched_core import Config, EnvSched, GroupResult, TaskSpec
+
+    scheduler = EnvSched(Config(batch_size=64))
+    scheduler.register([TaskSpec("airline", "17", text="Cancel my flight."), ...])
+    decision = scheduler.ask(64, step=0)                 # decision.picks: what to roll out
+    scheduler.observe([GroupResult("g0", "airline", "17", rewards=(0.0, 1.0, 0.0, 1.0)), ...])
+
+The house, top to bottom; each module imports only from those above it (tests/test_architecture.py):
+
+    errors, records, config   what can go wrong; the facts that pass between modules; every knob
+    keyed, catalogue          draws that are hashes of what they are for; tasks and their indices
+    moments                   what was seen: discounted counts and sums per task and environment
+    similarity, graph         what tasks have in common; the two relations between them
+    predictor                 mean, variance, uncertainty, and the exact share of every source
+    ledger, selection         open picks; the batch: exact lazy greedy under quotas
+    recording, explanation    a batch becomes a Decision with every reason in it; sentences
+    scheduler, baselines      the contract and EnvSched; its peers behind the same contract
+    evaluate                  scores and intervals, plain numbers
+    store                     the run folder: write, resume, read, check
+    replay                    pool replay, audit, verify, explain any step, next batch
+    importers                 logs in
+    bench                     assess: the verdict on a log; the simulated pool
+    views                     read models for the dashboard
+    cli                       the command `envsched`
+
+Importing this package loads numpy, scipy and msgspec, nothing heavier.
+"""
+
+from .baselines import make_scheduler
+from .config import Config, config_from
+from .errors import EnvSchedError
+from .importers import import_run
+from .records import Candidate, Cost, Decision, Explanation, GroupResult, Pick, TaskSpec, Tool
+from .replay import replay_audit, replay_pool, verify
+from .scheduler import EnvSched, Scheduler
+from .store import RunReader, RunWriter
+
+__all__ = [
+    "Candidate",
+    "Config",
+    "Cost",
+    "Decision",
+    "EnvSched",
+    "EnvSchedError",
+    "Explanation",
+    "GroupResult",
+    "Pick",
+    "RunReader",
+    "RunWriter",
+    "Scheduler",
+    "TaskSpec",
+    "Tool",
+    "config_from",
+    "import_run",
+    "make_scheduler",
+    "replay_audit",
+    "replay_pool",
+    "verify",
+]

@@ -42,15 +42,15 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     # what a pick is worth
     weight_variance: NonNegative = 1.0
     """weight of the predicted reward variance, over its largest value 1/4"""
-    weight_uncertainty: NonNegative = 0.3
+    weight_uncertainty: NonNegative = 0.1
     """weight of the variance prediction's standard deviation, over 1/4"""
-    weight_environment: NonNegative = 0.05
-    """weight of environment coverage"""
-    weight_pattern: NonNegative = 0.02
-    """weight of interaction-pattern coverage"""
-    weight_task: NonNegative = 0.05
-    """weight of task coverage: favours tasks not rolled out lately"""
-    weight_similarity: NonNegative = 0.1
+    weight_environment: NonNegative = 0.3
+    """weight of environment coverage: half of it for an environment never seen, little for one seen often"""
+    weight_pattern: NonNegative = 0.1
+    """weight of interaction-pattern coverage, of the same shape"""
+    weight_task: NonNegative = 0.1
+    """weight of task coverage, of the same shape: favours tasks not rolled out lately"""
+    weight_similarity: NonNegative = 0.05
     """weight of the similarity penalty between tasks of one batch"""
     coverage_half_life: NonNegative = 20.0
     """steps after which a past visit counts half for coverage; 0 = never ages"""

@@ -8,12 +8,12 @@ Evidence is counted in equivalent rollouts (Beta pseudo-counts). For task i, wit
     variance v_i = phi_e a_i b_i / (n^_i (n^_i + 1)),  b_i = n^_i - a_i
 
 The mean is propagated and the variance derived: for rewards in [0, 1] a group says much about the mean
-and little about the variance. kappa_e is a learned multiple of the environment's own concentration (`RewardMoments.concentration`): in some
-environments the mean says much about each task, in others little; on pool replays of public logs this was
-worth more than any other term. Trust (that multiple, tau_w, tau_x, half-life) is a point on a small grid;
-each point earns the Beta-binomial log likelihood of every incoming group, predicted from the state before
-the step, and the best (with hysteresis) serves the next decision. All sums are updated along the edges of
-the tasks just observed, never by a pass over N.
+and little about the variance. kappa_e is a learned multiple of the environment's own concentration
+(`RewardMoments.concentration`): in some environments the mean says much about each task, in others little; on
+replays of public logs this was worth more than any other term. Trust (that multiple, tau_w, tau_x, half-life)
+is a point on a small grid; each point earns the Beta-binomial log likelihood of every incoming group,
+predicted from the state before the step, and the best (with hysteresis) serves the next decision. All sums
+are updated along the edges of the tasks just observed, never by a pass over N.
 """
 
 from __future__ import annotations

@@ -3,7 +3,9 @@
     score_i = value_i + sum over cells c of i of w_c [g(n_c + m_c + 1) - g(n_c + m_c)]
               - w_r sum over j in S of sim(i, j) sqrt(value_i value_j)
 
-with g = log1p, n_c the discounted visits of a cell and m_c the picks of this step. Gains only fall as the
+with g(n) = n / (n + 1), n_c the discounted visits of a cell and m_c the picks of this step. g saturates: it
+favours what was rarely seen and stops taxing what was seen often, which log1p goes on doing (on replays of public
+logs that cost informative groups once the pool was half used). Gains only fall as the
 batch S grows, so a stale score is an upper bound and lazy greedy picks what the naive loop would (a test).
 With a temperature the score is the gain times exp(T Gumbel): the same order as log gain + T Gumbel, in the
 gain's own unit, so that the draw is one more signed term. Scores are compared after rounding to 1e-9; ties
@@ -25,7 +27,7 @@ from numpy.typing import NDArray
 from .keyed import Hashes, mix, unit
 from .records import Relaxation
 
-__all__ = ["Batch", "Cells", "Chosen", "Problem"]
+__all__ = ["Batch", "Cells", "Chosen", "Problem", "rarity"]
 
 Floats = NDArray[np.float64]
 Indices = NDArray[np.int64]
@@ -40,6 +42,11 @@ FLOOR = 1e-9
 COIN, DRAW = 1, 2  # keys that tell the coin of a position from its draw
 
 
+def rarity(count: Floats) -> Floats:
+    """Gain of one more visit after `count`: g(n + 1) - g(n) = 1 / ((n + 1) (n + 2)) for g(n) = n / (n + 1)."""
+    return 1.0 / ((count + 1.0) * (count + 2.0))
+
+
 class Cells(NamedTuple):
     """One kind of coverage: every task lies in at most one of C cells."""
 
@@ -50,13 +57,13 @@ class Cells(NamedTuple):
     counts: Floats
     """Visits before this step [C], discounted, open picks included."""
     weight: float
-    shape: Literal["log", "turn"] = "log"
-    """log: g = log1p. turn: g(n) = -n^2 / 2, strictly by turns."""
+    shape: Literal["rare", "turn"] = "rare"
+    """rare: g(n) = n / (n + 1). turn: g(n) = -n^2 / 2, strictly by turns."""
 
     def marginal(self, picked: Floats) -> Floats:
         """Gain of one more visit to each cell [C] after `picked` picks [C] of this step."""
         count = self.counts + picked
-        return self.weight * (np.log((count + 2.0) / (count + 1.0)) if self.shape == "log" else -count)
+        return self.weight * (rarity(count) if self.shape == "rare" else -count)
 
 
 class Problem(NamedTuple):

@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from envsched_core.bench.simulate import record_pool, simulate
+
 ROOT = Path(__file__).resolve().parent.parent
 
 settings.register_profile("ci", max_examples=50, deadline=None, derandomize=True)
@@ -22,3 +24,11 @@ def shared_inputs() -> Path:
     if not folder.is_dir():
         pytest.skip("no public logs here (ENVSCHED_SHARED)")
     return folder
+
+
+@pytest.fixture(scope="session")
+def imported_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A small simulated pool in the form of an imported run: 12 environments, 96 tasks, 3 groups of 8 each."""
+    run = tmp_path_factory.mktemp("runs") / "pool"
+    record_pool(simulate(96, seed=1, draws=3), run, draws=3)
+    return run

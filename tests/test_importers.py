@@ -184,6 +184,9 @@ def test_verifiers_public_runs(shared_inputs):
     assert report.group_sizes == ((1, 104), (3, 63))
     assert report.flat_groups == pytest.approx(0.508, abs=5e-4)
     assert max(item.high for item in report.rewards) == pytest.approx(8.38, abs=5e-3)
-    assert report.prompt_conflicts == 35  # old writers numbered the rows in blocks, the rows go round
+    assert (report.prompt_conflicts, report.answer_conflicts) == (
+        35,
+        10,
+    )  # old writers numbered the rows in blocks, the rows go round
     single = [import_log([run]).report.rows for run in sorted(folder.iterdir()) if run.is_dir()]
     assert (len(single), sum(single)) == (21, 293)

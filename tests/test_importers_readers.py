@@ -97,7 +97,7 @@ def test_verifiers_ids_that_are_all_zero_mean_no_id(tmp_path):
     path = rewrite(RUN / "results.jsonl", tmp_path / "results.jsonl", lambda row: row | {"example_id": 0})
     log = read(path)
     assert [len(group.places) for group in log.groups()] == [2, 2]
-    assert any("hash of the prompt" in note for note in log.report.notes)
+    assert any("hashes of prompt and answer" in note for note in log.report.notes)
 
 
 def test_verifiers_wrong_ids_are_told_and_can_be_mapped(tmp_path):
@@ -106,7 +106,7 @@ def test_verifiers_wrong_ids_are_told_and_can_be_mapped(tmp_path):
     path = rewrite(RUN / "results.jsonl", tmp_path / "results.jsonl", lambda row: row | {"example_id": next(ids)})
     report = read(path).report
     assert (report.prompt_conflicts, len(report.first_conflicts)) == (2, 2)
-    assert any("different prompts" in text for text in report.warnings())
+    assert any("different tasks" in text for text in report.warnings())
     assert read(path, mapping={"task_id": "prompt"}).report.prompt_conflicts == 0
 
 

@@ -232,3 +232,8 @@ def test_a_useless_side_file_is_refused(tmp_path, key):
     side = lines(tmp_path, {"a": 1}, name="side.json")
     with pytest.raises(LogFormatError, match=r"side\.json"):
         read(FORMATS / "table.jsonl", **{key: side})
+
+
+def test_names_cannot_steer_a_terminal_or_split_a_key(tmp_path):
+    (group,) = read(lines(tmp_path, row(env="a::b", task_id="\x1b[2Jt"))).groups()
+    assert group.key == "a:b::\ufffd[2Jt"

@@ -27,7 +27,7 @@ def show(frame: Frame) -> None:
         st.info("Choose a task on the left.", icon=":material/arrow_back:")
         return
     if frame.task is None:
-        st.caption("No task is chosen on the left, so the first one of this step is shown.")
+        st.caption("No task is chosen on the left, so the first one is shown.")
     parts.plain_text(f"{key}" if step is None else f"{key}   at step {step}")
     if step is not None and loading.composition(run, step).empty:
         states.no_decisions(frame)
@@ -144,8 +144,8 @@ def _limits(found: Explained, c: Candidate) -> None:
     if found.trust is not None:
         t = found.trust
         lines.append(
-            f"Trust in use: within {t.tau_within:g}, across {t.tau_cross:g}, environment mean {t.kappa_env:g} rollouts, "
-            f"half-life {f'{t.half_life:g} steps' if t.half_life else 'none'}."
+            f"Trust in use: within {t.tau_within:g}, across {t.tau_cross:g}, environment's mean {t.kappa_env:g} "
+            f"rollouts, half-life {f'{t.half_life:g} steps' if t.half_life else 'none'}."
         )
     parts.plain_text("\n".join(lines))
 
@@ -192,7 +192,10 @@ def _rivals(run: Run, step: int, key: str, found: Explained) -> None:
     if table.empty:
         st.caption("No other task of this step is on record.")
         return
-    st.caption("By rank before any pick; scores are those at the moment of picking, or against the finished batch.")
+    said = "By rank before any pick; scores are those at the moment of picking, or against the finished batch."
+    if not table["this"].any():
+        said = "It could not be picked, so it has no rank: the first of the ranking are shown."
+    st.caption(said)
     keys = [f"{env}::{task}" for env, task in zip(table["env"], table["task"], strict=True)]
     left, right = st.columns(2, gap="medium")
     with left:

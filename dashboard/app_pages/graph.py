@@ -41,15 +41,16 @@ def show(frame: Frame) -> None:
         parts.plain_text(f"Environment {env}")
     if found.version == 0:
         st.info("This run has no graph: an imported log gets one when it is replayed.", icon=":material/info:")
-    _sizes(found, around=around)
-    _key()
-    keys = dict(zip(found.nodes["node"], found.nodes["key"], strict=True))
-    graph_view(
-        _data(found, frame.task),
-        key="graph",
-        height=620,
-        on_click=lambda node: parts.go_to("decision", task=keys[node]),
-    )
+    else:
+        _sizes(found, around=around)
+        _key()
+        keys = dict(zip(found.nodes["node"], found.nodes["key"], strict=True))
+        graph_view(
+            _data(found, frame.task),
+            key="graph",
+            height=620,
+            on_click=lambda node: parts.go_to("decision", task=keys[node]),
+        )
     _twins(found, list(found.nodes["key"]))
 
 

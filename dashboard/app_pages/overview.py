@@ -69,25 +69,38 @@ def _headline(found: Summary, uniform: float | None, how: str) -> None:
         help="Mean variance of the rewards in a group, mapped to [0, 1]; at most 0.25.",
     )  # fmt: skip
     row[2].metric(
-        "Wasted rollouts", f"{words.count(found.wasted_rollouts)} ({words.percent(wasted)})", border=True, height="stretch",
+        "Wasted rollouts", f"{words.count(found.wasted_rollouts)} ({words.percent(wasted)})",
+        border=True, height="stretch",
         help=f"Of {words.count(found.rollouts)} rollouts: those in groups whose rewards were all the same.",
     )  # fmt: skip
     row[3].metric(
-        "Environments covered", f"{words.count(found.environments_covered)} of {words.count(found.environments)}",
+        "Environments covered",
+        f"{words.count(found.environments_covered)} of {words.count(found.environments)}",
         border=True, height="stretch", help=f"Tasks: {words.count(found.tasks_covered)} of {words.count(found.tasks)}.",
     )  # fmt: skip
+    _scale(found)
+
+
+def _scale(found: Summary) -> None:
+    """How large the run is and, where there are decisions, what bounded them."""
     row = st.columns(4)
-    row[0].metric("Steps", words.count(found.steps), border=True, height="stretch")
+    if not found.picks:
+        row[0].metric("Groups", words.count(found.groups), border=True)
+        row[1].metric("Tasks", words.count(found.tasks), border=True)
+        row[2].metric("Rollouts", words.count(found.rollouts), border=True)
+        row[3].metric("Steps", words.count(found.steps), border=True)
+        return
+    row[0].metric("Steps", words.count(found.steps), border=True)
     row[1].metric(
-        "Picks" if found.picks else "Groups", words.count(found.picks or found.groups), border=True, height="stretch",
+        "Picks", words.count(found.picks), border=True,
         help=f"{words.count(found.draws)} of them uniform draws; {words.count(found.open)} wait for their result.",
     )  # fmt: skip
     row[2].metric(
-        "Quota hits", words.count(found.quota_hits), border=True, height="stretch",
+        "Quota hits", words.count(found.quota_hits), border=True,
         help="Environment quotas that turned candidates away, summed over steps.",
     )  # fmt: skip
     row[3].metric(
-        "Predicted variance of picks", words.variance(found.predicted_variance), border=True, height="stretch",
+        "Predicted variance of picks", words.variance(found.predicted_variance), border=True,
         help="Mean over the picks when they were chosen. Groups of their size show "
         f"{words.variance(found.predicted_shown)} of it on average, to be compared with the variance realised.",
     )  # fmt: skip

@@ -20,15 +20,10 @@ MOST_TEXT = 20_000
 def show(run: Run, key: str, step: int | None) -> None:
     """What was observed of a task from a step on, and the rollouts of one of its groups."""
     st.subheader("What really happened" if step is None else f"What really happened from step {step} on", anchor=False)
-    seen = loading.afterwards(run, key, step)
-    hidden = False
+    seen, hidden = _groups_of(run, key, step)
     if seen.empty:
-        log = loading.recorded(run, key)
-        if log is None or log.empty:
-            st.caption("No group of this task was observed.")
-            return
-        st.caption("This run did not reveal any group of this task from here on; the log it was made from holds:")
-        seen, hidden = log, True
+        st.caption("No group of this task was observed.")
+        return
     _groups(seen)
     number = _choose(seen)
     try:
@@ -41,6 +36,22 @@ def show(run: Run, key: str, step: int | None) -> None:
         st.caption("The rollouts of this group were not kept when the log was imported.")
         return
     _rollouts(found)
+
+
+def _groups_of(run: Run, key: str, step: int | None) -> tuple[pd.DataFrame, bool]:
+    """Groups observed from `step` on, else before it, else those of the source log that this run never revealed."""
+    seen = loading.afterwards(run, key, step)
+    if len(seen):
+        return seen, False
+    earlier = loading.afterwards(run, key)
+    if len(earlier):
+        st.caption("Nothing was observed of this task from here on. Before:")
+        return earlier, False
+    log = loading.recorded(run, key)
+    if log is not None and len(log):
+        st.caption("This run never revealed a group of this task. The log it was made from holds:")
+        return log, True
+    return seen, False
 
 
 def _groups(seen: pd.DataFrame) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+
 import streamlit as st
 
 from .. import loading, parts, words
@@ -38,12 +40,22 @@ def warnings(run: Run) -> None:
 
 
 def no_decisions(frame: Frame) -> None:
-    """An imported log holds groups but no decisions."""
+    """An imported log holds groups but no decisions: its replays answer instead, or a new one would."""
     st.info("This run is a log: it holds results, but no decision was recorded.", icon=":material/info:")
+    row = frame.runs[frame.runs["name"] == frame.name].iloc[0]
+    made = frame.runs[(frame.runs["source"] == row["run_id"]) & (frame.runs["source"] != "")]
+    if len(made):
+        names = list(made["name"])
+        parts.plain_text(f"Made from it and in this folder: {', '.join(names)}")
+        st.button(
+            "Open the newest of them", icon=":material/arrow_forward:", key="open_replay",
+            on_click=lambda: parts.go_to("overview", run=names[0]),
+        )  # fmt: skip
+        return
     st.write("Replay it, and every page answers for the replay:")
-    st.code(
-        f"envsched replay {loading.folder() / frame.name} --out {loading.folder() / (frame.name + '-replay')}", "bash"
-    )
+    folder = loading.folder()
+    source, target = (shlex.quote(str(folder / name)) for name in (frame.name, f"{frame.name}-replay"))
+    st.code(f"envsched replay {source} --out {target}", "bash")
 
 
 def no_step(frame: Frame) -> None:

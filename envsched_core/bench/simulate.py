@@ -27,7 +27,7 @@ from envsched_core.records import Cost, GroupResult, Message, Rollout, TaskSpec,
 from envsched_core.replay import config_for, load_pool, replay_pool
 from envsched_core.store import RunWriter, new_manifest
 
-__all__ = ["SimulatedPool", "SimulatedTask", "record", "simulate"]
+__all__ = ["SimulatedPool", "SimulatedTask", "record", "record_pool", "simulate"]
 
 
 class Environment(NamedTuple):
@@ -210,18 +210,32 @@ def _rollout(
 def record(out: Path, *, tasks: int = 324, seed: int = 0, draws: int = 3, steps: int = 15) -> None:
     """Write the pool in the form of an imported run, and its replays under envsched and uniform, into `out`.
 
-    So that the whole stays small, the messages of rollouts are kept for the first group of each task only, and
-    not in the uniform replay.
+    So that the whole stays small, the uniform replay goes without messages.
 
     Raises:
         StoreError: one of the three run folders holds something.
     """
-    pool = simulate(tasks, seed=seed, draws=draws)
     source = out / "simulated-pool"
+    record_pool(simulate(tasks, seed=seed, draws=draws), source, draws=draws)
+    recorded = load_pool(source)
+    config = config_for(recorded, {"batch_size": 32})
+    for scheduler in ("envsched", "uniform"):
+        target, keep = out / f"demo-{scheduler}", scheduler == "envsched"
+        replay_pool(recorded, target, scheduler=scheduler, config=config, steps=steps, keep_rollouts=keep)
+
+
+def record_pool(pool: SimulatedPool, source: Path, *, draws: int) -> None:
+    """Write the pool as a run folder, as if a log of `draws` groups a task had been imported.
+
+    The messages of rollouts are kept for the first group of each task only.
+
+    Raises:
+        StoreError: the folder holds something.
+    """
     manifest = new_manifest(
         source.name,
         "import",
-        seed=seed,
+        seed=pool.seed,
         reward_ranges={env: (e.low, e.high) for env, e in ENVIRONMENTS.items()},
         simulated=True,
         notes=("simulated: rewards are drawn from known success rates, no model was run",),
@@ -230,11 +244,6 @@ def record(out: Path, *, tasks: int = 324, seed: int = 0, draws: int = 3, steps:
         writer.add_tasks([task.spec for task in pool.tasks])
         for draw in range(draws):
             _write_draw(writer, pool, draw)
-    recorded = load_pool(source)
-    config = config_for(recorded, {"batch_size": 32})
-    for scheduler in ("envsched", "uniform"):
-        target, keep = out / f"demo-{scheduler}", scheduler == "envsched"
-        replay_pool(recorded, target, scheduler=scheduler, config=config, steps=steps, keep_rollouts=keep)
 
 
 def _write_draw(writer: RunWriter, pool: SimulatedPool, draw: int) -> None:

@@ -111,7 +111,7 @@ def _print_replay(r: ReplayResult) -> None:
         ["rollouts generated", number(r.rollouts_generated)],
         ["seconds in the scheduler", number(r.seconds, 2)],
     ]
-    table(["", ""], rows)
+    table(rows)
     if r.exhausted:
         say("note: it ended when no recorded group was left to draw")
     say("note: exact on the log; silent on how the choice would have changed the policy")
@@ -128,7 +128,7 @@ def _print_audit(r: AuditResult) -> None:
         ["predicted variance of what was rolled out", number(r.predicted_variance_trained, 4)],
         ["seconds in all", number(r.seconds, 2)],
     ]
-    table(["", ""], rows)
+    table(rows)
     say("note: no reward is invented for picks that the log did not roll out")
 
 
@@ -154,7 +154,7 @@ def _print_explanation(e: Explanation) -> None:
     c = e.candidate
     say()
     rows = [[name, f"{value:+.6f}"] for name, value in c.terms.items() if abs(value) >= 5e-7]
-    table(["terms", "score"], [*rows, ["sum", f"{c.score:+.6f}"], ["cut-off", number(e.cutoff, 6)]])
+    table([["terms", "score"], *rows, ["sum", f"{c.score:+.6f}"], ["cut-off", number(e.cutoff, 6)]])
     say(f"rank {number(c.rank)} before quotas and penalties; best task not picked: {e.runner_up or 'none on record'}")
     if e.quota is not None:
         say(f"quota of {e.env}: {e.quota.used} of {e.quota.limit} used, shadow price {e.quota.price:.4f}")
@@ -166,7 +166,7 @@ def _print_explanation(e: Explanation) -> None:
             [f"{v.env}::{v.task}", v.relation, f"{v.weight:.2f}", f"{v.share:.0%}", f"{v.mean:.2f}", str(v.last_step)]
             for v in c.evidence
         ]
-        table(["strongest", "relation", "weight", "share", "mean", "last step"], rows)
+        table([["strongest", "relation", "weight", "share", "mean", "last step"], *rows])
     say()
     say(f"numbers: {e.source}")
 

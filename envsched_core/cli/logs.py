@@ -116,7 +116,7 @@ def _print_assessment(found: Assessment) -> None:
             for s in found.savings
             if s.unit == unit
         ]
-        table([f"per {unit}", "wasted", "avoided of uniform's waste", "mixed groups, uniform = 1"], rows)
+        table([[f"per {unit}", "wasted", "avoided of uniform's waste", "mixed groups, uniform = 1"], *rows])
     if found.savings:
         say()
         say(
@@ -145,7 +145,7 @@ def runs(
     if not found:
         return say(f"no runs in {folder}")
     rows = [_row(path, manifest) for path, manifest in found]
-    table(["run", "kind", "scheduler", "batch", "seed", "created"], rows)
+    table([["run", "kind", "scheduler", "batch", "seed", "created"], *rows])
 
 
 def _run(path: Path, manifest: Manifest | StoreError) -> dict[str, Any]:

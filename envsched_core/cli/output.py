@@ -46,11 +46,10 @@ def number(value: float | None, digits: int = 3) -> str:
     return f"{value:,.{digits}f}" if isinstance(value, float) else f"{value:,}"
 
 
-def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Print columns: the first to the left, the others to the right."""
-    lines = [head, *rows]
-    widths = [max(len(line[i]) for line in lines) for i in range(len(head))]
-    for line in lines:
+def table(rows: Sequence[Sequence[str]]) -> None:
+    """Print columns: the first to the left, the others to the right; a head is just the first row."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for line in rows:
         cells = [line[0].ljust(widths[0]), *(cell.rjust(w) for cell, w in zip(line[1:], widths[1:], strict=True))]
         say("  ".join(cells).rstrip())
 

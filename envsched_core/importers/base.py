@@ -51,6 +51,8 @@ class Row(msgspec.Struct):
     text: str = ""
     text_known: bool = True
     """False when the log says that a task list's text is not what the model saw."""
+    answer: str = ""
+    """What the task expects, where the log tells: two in one group are two tasks."""
     tools: tuple[Tool, ...] = ()
     state: tuple[str, ...] = ()
     verifier: str = ""
@@ -137,8 +139,12 @@ def as_rows(records: Iterable[Record], source: Source, parse: Callable[[Any, Pla
             yield Drop(source.label, record.line, record.problem)
             continue
         try:
-            yield parse(record.value, Place(source.label, record.line), record.mark)
+            row = parse(record.value, Place(source.label, record.line), record.mark)
         except RowError as error:
             yield Drop(source.label, record.line, str(error))
         except UNUSABLE as error:
             yield Drop(source.label, record.line, f"unexpected content ({type(error).__name__})")
+        else:
+            if "::" in row.env:  # it parts environment and task in a key
+                row.env = row.env.replace("::", ":")
+            yield row

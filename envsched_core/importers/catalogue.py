@@ -18,7 +18,7 @@ from envsched_core.records import TaskSpec, Tool
 from .fields import TASK_FIELDS, Columns
 from .files import MAX_RECORD, Source, decode, head_of, records
 from .messages import tools_from
-from .values import name, names, prompt
+from .values import name, names, printable, prompt
 
 __all__ = ["TEXT_LIMIT", "Catalogue", "Known", "read_catalogue"]
 
@@ -102,7 +102,7 @@ def _read_tasks(path: Path, env: str, mapping: Mapping[str, str]) -> dict[tuple[
     same_names = {field: column for field, column in mapping.items() if field in TASK_FIELDS and column in head.keys}
     columns = Columns(head.keys, same_names, TASK_FIELDS)
     if "task" not in columns:
-        found = ", ".join(head.keys) or "none"
+        found = printable(", ".join(head.keys[:60])) or "none"
         raise LogFormatError(f"the task list has no task column (found: {found}); name one task_id", file=str(path))
     tasks: dict[tuple[str, str], Known] = {}
     shared: dict[tuple[Tool, ...], tuple[Tool, ...]] = {}

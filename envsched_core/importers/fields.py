@@ -1,7 +1,7 @@
 """Which column holds what: the usual names of every field, and `--map FIELD=COLUMN` over them.
 
 The first usual name that a table has wins; a dot goes into an object (`extra_info.index`). Names that mean
-different things in different trainers (`uid`, `epoch`) are left out on purpose: they need a `--map`.
+different things in different trainers (`uid`, `epoch`, `sample_id`) are left out on purpose: they need a `--map`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ FIELDS: dict[str, tuple[str, ...]] = {
         *("env_class", "domain_name", "agent_ref.name"),
     ),
     "task": (
-        *("task_id", "task_index", "task_key", "example_id", "task", "instance_id", "problem_id", "sample_id"),
+        *("task_id", "task_index", "task_key", "example_id", "problem_id", "instance_id", "task"),
         *("id", "index", "extra_info.index", "task_hash"),
     ),
     "reward": ("reward", "rewards", "score", "scores", "total_reward"),

@@ -81,8 +81,8 @@ class Groups:
         self._ids: dict[str, int] = {}
         self.task, self.policy, self.trained = array("i"), array("i"), array("b")
         self.step, self._prompt, self.count = array("q"), array("q"), array("i")
-        self.conflict = array("b")
-        """1 where two rows of the group showed different prompts."""
+        self._answer, self.conflict = array("q"), array("b")
+        """0 where all rows of the group agree, 1 where prompts differ, 2 where only expected answers do."""
         self.costs = tuple(array("d") for _ in Cost.__struct_fields__)
         self.changed_prompts: set[int] = set()
         """Tasks that had another prompt in a later group."""
@@ -163,6 +163,7 @@ class Groups:
         self.step.append(NO_STEP if row.step is None else row.step)
         self.trained.append(-1)
         self._prompt.append(prompt)
+        self._answer.append(hash(row.answer) if row.answer else 0)
         self.conflict.append(0)
         self.count.append(0)
         for column in self.costs:
@@ -176,6 +177,8 @@ class Groups:
             self.trained[group] = max(self.trained[group], int(row.trained))
         if prompt and self._prompt[group] and prompt != self._prompt[group]:
             self.conflict[group] = 1
+        elif row.answer and self.conflict[group] == 0 and hash(row.answer) != self._answer[group]:
+            self.conflict[group] = 2
         calls = len(row.calls) if row.calls is not None else None
         turns = assistant_turns(row.messages) if row.messages else None
         costs = (row.tokens, row.seconds, row.turns, row.tool_calls)

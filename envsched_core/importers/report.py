@@ -73,6 +73,8 @@ class ImportReport(msgspec.Struct, frozen=True):
     """Groups whose rows show different prompts."""
     first_conflicts: tuple[str, ...]
     """Ids of the first ten."""
+    answer_conflicts: int
+    """Groups whose rows show one prompt but different expected answers."""
     changed_prompts: int
     """Tasks that show another prompt in another group."""
     repeats: int
@@ -96,10 +98,12 @@ class ImportReport(msgspec.Struct, frozen=True):
     def warnings(self) -> list[str]:
         """Sentences that whoever reads numbers of this log should see."""
         said = [self.warning] if self.warning else []
-        if self.prompt_conflicts:
+        mixed = self.prompt_conflicts + self.answer_conflicts
+        if mixed:
+            answers = f" ({self.answer_conflicts:,} by their answers only)" if self.answer_conflicts else ""
             said.append(
-                f"{self.prompt_conflicts:,} of {self.groups:,} groups hold rollouts of different prompts: the log's "
-                "ids do not tell its tasks apart (--map task_id=COLUMN names another column, such as the prompt)."
+                f"{mixed:,} of {self.groups:,} groups mix rollouts of different tasks, by their prompts{answers}: the "
+                "log's ids do not tell its tasks apart, --map task_id=COLUMN names another column (prompt, answer)."
             )
         if self.changed_prompts:
             said.append(f"{self.changed_prompts:,} tasks show another prompt in another group; the first is kept.")
@@ -148,7 +152,7 @@ def build_report(tally: Tally, groups: Groups, order: Order, facts: Facts) -> Im
     group_env = task_env[np.asarray(groups.task)] if len(groups) else task_env
     env = np.repeat(group_env, stats.size)
     kept_only = only_mixed(stats, group_env, env, rewards)
-    conflicts = np.flatnonzero(np.asarray(groups.conflict)).tolist()
+    conflicts = np.flatnonzero(np.asarray(groups.conflict) == 1).tolist()
     dropped = tally.drops.total()
     return ImportReport(
         formats=tuple(facts.formats),
@@ -172,6 +176,7 @@ def build_report(tally: Tally, groups: Groups, order: Order, facts: Facts) -> Im
         warning=_bias_warning(int((stats.scored >= 2).sum())) if kept_only else "",
         prompt_conflicts=len(conflicts),
         first_conflicts=tuple(groups.ids(conflicts[:FIRST])),
+        answer_conflicts=groups.conflict.count(2),
         changed_prompts=len(groups.changed_prompts),
         repeats=len(order.repeats),
         steps=groups.step_span(),

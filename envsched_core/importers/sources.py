@@ -15,8 +15,9 @@ from typing import NamedTuple
 from envsched_core.errors import LogFormatError
 
 from .base import ImportOptions, Notes
+from .fields import TASK_FIELDS, Columns
 from .files import Source, head_of
-from .formats import format_of, reader_of, unknown_format
+from .formats import FORMATS, format_of, reader_of, unknown_format
 
 __all__ = ["Input", "find_inputs"]
 
@@ -72,10 +73,23 @@ def _folder(folder: Path, options: ImportOptions, notes: Notes) -> list[Input]:
     beside = {item.source.path.with_name(name) for item in inputs for name in reader_of(item.format).COMPANIONS}
     passed = [path for path in passed if folder / path not in beside]
     if not inputs:
-        raise LogFormatError(f"no log in this folder; {_list(passed)} of no known format", file=str(folder))
+        raise LogFormatError(
+            f"no log in this folder: {_list(passed)} of no known format; tried {', '.join(FORMATS)}. Name one file "
+            "with --map reward=COLUMN --map task_id=COLUMN to read it as a table",
+            file=str(folder),
+        )
     if passed:
         notes.add(f"passed over {_list(passed)} of no known format")
+    for name in passed if options.tasks is None else ():
+        if _is_task_list(folder / name):
+            notes.add(f"{name} looks like a task list: --tasks {folder / name} adds its texts")
     return inputs
+
+
+def _is_task_list(path: Path) -> bool:
+    """Whether a file that is no log names tasks and their texts."""
+    columns = Columns(head_of(path).keys, {}, TASK_FIELDS)
+    return "env" in columns and "task" in columns and "text" in columns
 
 
 def _files(folder: Path) -> Iterable[Path]:

@@ -16,7 +16,7 @@ from .base import Context, Drop, ImportOptions, Row, RowError, as_rows
 from .fields import FIELDS, Columns, checked_mapping
 from .files import Head, Source, head_of, records
 from .messages import calls_from, calls_of, messages_from, tools_from
-from .values import flag, floats, hashed, is_missing, name, names, number, prompt, reward, structured, whole
+from .values import flag, floats, hashed, is_missing, name, names, number, printable, prompt, reward, structured, whole
 
 __all__ = ["ABOUT", "COMPANIONS", "claims", "read"]
 
@@ -119,7 +119,7 @@ class _Table:
         missing = [field for field, there in needs.items() if not there]
         if not absent and not missing:
             return
-        found = ", ".join(head.keys) or "none"
+        found = printable(", ".join(head.keys[:60])) or "none"
         what = f"--map {', '.join(absent)} names no column" if absent else f"no column for {', '.join(missing)}"
         remedy = f"name it with --map {missing[0] if missing else 'FIELD'}=COLUMN"
         remedy += " or give --env NAME" if "env" in missing else ""

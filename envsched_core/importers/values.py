@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import re
 from collections.abc import Iterable
 from typing import Any
 
@@ -23,6 +24,7 @@ __all__ = [
     "name",
     "names",
     "number",
+    "printable",
     "prompt",
     "reward",
     "structured",
@@ -34,6 +36,8 @@ MISSING = {"", "nan", "null", "none", "na", "n/a", "-"}
 YES_NO = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
 LARGEST = 2**1023
 """Whole numbers from here on do not fit a float."""
+CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+"""Characters that would move a terminal's cursor or turn its text round."""
 LONGEST_NAME = 256
 """Characters of the longest id kept as it is; a longer one (a prompt) becomes a hash."""
 
@@ -140,7 +144,12 @@ def name(value: Any) -> str | None:
         return hashed(msgspec.json.encode(value).decode())
     else:
         spelled = str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
-    return hashed(spelled) if len(spelled) > LONGEST_NAME else spelled or None
+    return hashed(spelled) if len(spelled) > LONGEST_NAME else printable(spelled) or None
+
+
+def printable(name: str) -> str:
+    """A name that a terminal can show; log text is untrusted."""
+    return name if name.isprintable() else CONTROLS.sub("\ufffd", name)
 
 
 def hashed(content: str) -> str:

@@ -109,7 +109,9 @@ class _Run:
         source.done = 0
         if 2 * zeros <= rows or self.metadata.get("num_examples") == 1:
             return True
-        self.notes.add(f"{self.label}: nearly all ids are 0, which means none; a hash of the prompt stands for them")
+        self.notes.add(
+            f"{self.label}: nearly all ids are 0, which means none; hashes of prompt and answer replace them"
+        )
         return False
 
     def row(self, record: Mapping[str, Any], place: Place, mark: int) -> Row:
@@ -130,6 +132,7 @@ class _Run:
             group=self.group,
             policy_version=self.model,
             text=prompt(record.get("prompt")),
+            answer=text(record.get("answer")),
             tools=tools_from(info.get("oai_tools") or record.get("tool_defs")) or self.tools,
             verifier=" + ".join(part for part in sorted(parts) if "reward" in part),
             parts=parts,
@@ -161,13 +164,13 @@ class _Run:
         return env or "verifiers"
 
     def _task(self, record: Mapping[str, Any]) -> str:
-        """The example's id, or a hash of its prompt."""
+        """The example's id, or a hash of its prompt and answer (some tasks share the prompt)."""
         if "task" in self.mapping:
             found = name(record.get(self.mapping["task"]))
         else:
             found = name(_first(record.get("example_id"), record.get("id"))) if self.ids else None
         if found is None:
-            found = name([record.get("prompt")])
+            found = name([record.get("prompt"), record.get("answer")])
         if found is None:
             raise RowError("no example id and no prompt")
         return found

@@ -34,7 +34,7 @@ from envsched_core.moments import Discount, Floats, is_flat
 from envsched_core.predictor import Predictor
 from envsched_core.recording import Recorder, Settled, StepScores
 from envsched_core.records import Decision, Explanation, GroupResult, TaskSpec
-from envsched_core.selection import Batch, Cells, Problem
+from envsched_core.selection import Batch, Cells, Problem, rarity
 
 from .protocol import Worth
 from .state import load, save
@@ -333,7 +333,7 @@ class EnvSched:
         terms = {
             "exploitation": exploitation,
             "uncertainty": uncertainty,
-            "coverage_task": c.weight_task * np.log((count + 2.0) / (count + 1.0)),
+            "coverage_task": c.weight_task * rarity(count),
         }
         cells = [self._cells("coverage_environment", self.catalogue.env, c.weight_environment, count)]
         if self.graph is not None and self.graph.pattern_names:

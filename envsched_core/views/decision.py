@@ -126,17 +126,16 @@ def rivals(view: RunView, step: int, key: str, each: int = 5) -> pd.DataFrame:
     """The tasks just above and just below one task in rank at a step.
 
     Columns: rank (1-based, before picks and quotas), env, task, score, outcome, variance [0, 0.25], state, this
-    (the task itself). From the scores file where there is one, else from the candidates on record.
+    (the task itself). From the scores file where there is one, else from the candidates on record. The first of the
+    ranking for a task without a rank.
     """
     node, scores = view.node(key), view.scores(step)
     if scores is None or node >= len(scores.score):
         return _recorded_rivals(view, step, key, each)
     order = np.lexsort((np.arange(len(scores.rank)), scores.rank))
     order = order[scores.rank[order] > 0]  # 0 = could not be picked
-    at = np.flatnonzero(order == node)
-    if not len(at):
-        return _recorded_rivals(view, step, key, each)
-    near = order[max(int(at[0]) - each, 0) : int(at[0]) + each + 1]
+    at = int(np.flatnonzero(order == node)[0]) if scores.rank[node] > 0 else 0
+    near = order[max(at - each, 0) : at + each + 1]
     names = [view.names(int(i)) for i in near]
     return pd.DataFrame(
         {
@@ -156,7 +155,7 @@ def _recorded_rivals(view: RunView, step: int, key: str, each: int) -> pd.DataFr
     frame = view.query(
         """
         SELECT rank, env, task, score, outcome, variance, state, env || '::' || task = $key AS this
-        FROM candidates WHERE step = $step AND (rank > 0 OR env || '::' || task = $key)
+        FROM candidates WHERE step = $step AND rank > 0
         QUALIFY row_number() OVER (PARTITION BY env, task ORDER BY kept_as = 'pick' DESC, decision DESC) = 1
         ORDER BY rank, env, task""",
         {"step": step, "key": key},
