@@ -53,10 +53,11 @@ def main() -> None:
     }
     menu = {section: [pages[name] for name, *_ in entries] for section, entries in PAGES.items()}
     chosen = st.navigation(menu)
-    holder.append(frame.draw())
     target = st.session_state.pop("go_to", None)
     if target:
-        st.switch_page(pages[target])
+        # With no parameters at all it would refuse, since the frame's are bound; the frame writes them anew.
+        st.switch_page(pages[target], query_params={})
+    holder.append(frame.draw())
     chosen.run()
 
 

@@ -244,7 +244,7 @@ def timeline(table: pd.DataFrame, chosen: int | None) -> go.Figure:
 def variance_grid(
     envs: Sequence[str], columns: Sequence[int], values: np.ndarray[Any, np.dtype[np.float32]], *, span: int, kind: str
 ) -> go.Figure:
-    """Environments by steps, coloured by variance; blanks are not known. A click gives (row, step) as customdata.
+    """Environments by steps, coloured by variance; blanks are not known. A click gives row * columns + column.
 
     A heatmap reports no clicks, so invisible squares lie over it.
     """
@@ -267,7 +267,7 @@ def variance_grid(
     figure.add_trace(
         scatter(
             x=steps_at, y=r, mode="markers", showlegend=False, selected=invisible, unselected=invisible,
-            marker={"symbol": "square", "size": 14, "opacity": 0}, customdata=np.stack([r, steps_at], axis=-1),
+            marker={"symbol": "square", "size": 14, "opacity": 0}, customdata=r * len(columns) + c,
             text=[f"{names[i]}<br>{_steps_text(s, span)}<br>{unit} {v:.3f}" for i, s, v in cells],
             hovertemplate="%{text}<extra></extra>",
         )

@@ -76,19 +76,24 @@ def _settled(key: str) -> None:
     st.session_state.get("notices", {}).pop(key, None)
 
 
+def _harmless(raw: str) -> str:
+    """A value of the URL with all that markdown could read taken out."""
+    return "'" + "".join(c if c.isalnum() or c in " .,-" else " " for c in raw[:60]) + "'"
+
+
 def _check_link(key: str, allowed: list[str], said: str) -> None:
     """Before its widget drops it in silence: tell a URL value that is not among `allowed`."""
     raw = st.query_params.get_all(key)
     bad = [value for value in raw if value not in allowed]
     if bad and key not in st.session_state:
-        _refuse(key, f"The link asks for {said} {', '.join(repr(b)[:80] for b in bad)}, which is not in this run.")
+        _refuse(key, f"The link asks for {said} {', '.join(map(_harmless, bad))}, which is not in this run.")
 
 
 def _run_picker(runs: pd.DataFrame) -> str:
     names = list(runs["name"])
     raw = st.query_params.get("run")
     if raw is not None and raw not in names and "run" not in st.session_state:
-        _refuse("run", f"The link asks for run {raw[:80]!r}, which is not in this folder; the newest run is shown.")
+        _refuse("run", f"The link asks for run {_harmless(raw)}, which is not in this folder; the newest run is shown.")
     if st.session_state.get("run", names[0]) not in names:
         del st.session_state["run"]
     return str(
@@ -103,24 +108,22 @@ def _step_picker(steps: list[int]) -> int | None:
     first, last = steps[0], steps[-1]
     raw = st.query_params.get("step")
     if raw is not None and "step" not in st.session_state and not _is_step(raw, steps):
-        _refuse("step", f"Step {raw[:20]} is not in this run ({first} to {last}); step {last} is shown.")
+        _refuse("step", f"Step {_harmless(raw)} is not in this run ({first} to {last}); step {last} is shown.")
     if first == last:
         st.caption(f"One step: {first}")
         return first
     _keep_step(first, last)
-    left, middle, right = st.columns([1, 4, 1], vertical_alignment="bottom", gap="small")
-    chosen = middle.slider(
-        "Step", first, last, last, key="step", bind="query-params", on_change=_settled, args=("step",)
-    )
+    chosen = st.slider("Step", first, last, last, key="step", bind="query-params", on_change=_settled, args=("step",))
     step = _nearest(int(chosen), steps)
     at = steps.index(step)
+    left, right = st.columns(2, gap="small")
     left.button(
-        "", icon=":material/chevron_left:", key="previous_step", help="Previous step", disabled=at == 0,
+        "Previous", icon=":material/chevron_left:", key="previous_step", disabled=at == 0, width="stretch",
         on_click=_set_step, args=(steps[max(at - 1, 0)],),
     )  # fmt: skip
     right.button(
-        "", icon=":material/chevron_right:", key="next_step", help="Next step", disabled=at == len(steps) - 1,
-        on_click=_set_step, args=(steps[min(at + 1, len(steps) - 1)],),
+        "Next", icon=":material/chevron_right:", icon_position="right", key="next_step", disabled=at == len(steps) - 1,
+        width="stretch", on_click=_set_step, args=(steps[min(at + 1, len(steps) - 1)],),
     )  # fmt: skip
     if step != chosen:
         _refuse("step_gap", f"There was no batch at step {chosen}; step {step} is shown.")

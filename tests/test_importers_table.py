@@ -136,6 +136,8 @@ def test_reward_chooses_a_part_or_a_column(tmp_path):
     path = lines(tmp_path, row(format=0.0, reward_parts={"final": 0.25}))
     assert next(read(path, reward="final").groups()).rewards == (0.25,)
     assert next(read(path, reward="format").groups()).rewards == (0.0,)
+    only = lines(tmp_path, {"env": "e", "task_id": 1, "metrics": {"final": 1}}, name="only.jsonl")
+    assert next(read(only, reward="final").groups()).rewards == (1.0,)
     with pytest.raises(LogFormatError, match="no row has a reward part or column 'x'"):
         read(path, reward="x")
 
@@ -225,6 +227,7 @@ def test_text_of_another_question_is_not_joined(tmp_path):
     log = read(lines(tmp_path, *rows), tasks=FORMATS / "tasks.jsonl")
     assert (log.tasks[0].text, log.tasks[0].calls) == ("", None)
     assert "same_question" in log.report.notes[0]
+    assert log.report.notes[1] == "the task list describes 1 of the log's 1 tasks"
 
 
 @pytest.mark.parametrize("key", ["tasks", "tools"])

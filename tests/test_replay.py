@@ -20,6 +20,7 @@ from envsched_core.replay import (
     sampling_weights,
     verify,
 )
+from envsched_core.replay.rederive import _rederived
 from envsched_core.replay.verify import first_difference
 from envsched_core.store import RunReader, RunWriter, new_manifest
 
@@ -146,6 +147,13 @@ def test_config_takes_group_size_and_ranges_from_the_log(pool):
     assert config_for(pool, {"group_size": 2}).group_size == 2
 
 
+def test_few_environments_keep_a_choice_under_the_quota(pool, tmp_path):
+    few = write_log(tmp_path / "few", [GroupResult(f"g{i}", f"e{i}", "t", (0.0, 1.0)) for i in range(3)])
+    assert config_for(load_pool(few), {}).max_share == pytest.approx(2 / 3)
+    assert config_for(load_pool(few), {"max_share": 0.1}).max_share == 0.1
+    assert config_for(pool, {}).max_share == Config().max_share
+
+
 def test_observed_ranges_hold_zero_and_one(tmp_path):
     run = write_log(
         tmp_path / "run",
@@ -174,7 +182,7 @@ def test_audit_follows_the_log_and_invents_nothing(pool, config, tmp_path):
     result = replay_audit(pool, tmp_path / "run", config=config)
     assert [g.group_id for g in events(tmp_path / "run", "observed")] == [g.group_id for g in pool.groups]
     assert result.rollouts_generated == sum(len(g.rewards) for g in pool.groups)
-    assert "no steps" in result.steps_from or "none" in result.steps_from
+    assert result.steps_from == f"chunks of {BATCH} groups in log order, since the log has none"
     assert verify(tmp_path / "run").ok
 
 
@@ -300,8 +308,6 @@ def test_explain_recomputes_what_is_not_on_record(pool, replayed):
 
 
 def test_recomputing_gives_the_recorded_numbers(replayed):
-    from envsched_core.replay.rederive import _rederived
-
     recorded = explain_run(replayed[0], 2)[0]
     again = _rederived(RunReader(replayed[0]), 2, recorded.candidate.key)
     assert again.candidate == recorded.candidate

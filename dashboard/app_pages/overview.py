@@ -118,13 +118,8 @@ def _steps(frame: Frame, run: Run) -> None:
         table,
         key="steps",
         alt=f"Groups by outcome over {len(table)} steps",
-        on_click=lambda step: parts.go_to("batch", step=_first(step)),
+        on_click=lambda step: parts.go_to("batch", step=int(step)),
     )
-
-
-def _first(value: object) -> int:
-    """Customdata of a point: the step, or a list that starts with it."""
-    return int(value[0]) if isinstance(value, list) else int(str(value))
 
 
 def _runs(frame: Frame) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import pandas as pd
@@ -55,7 +55,7 @@ def show(frame: Frame) -> None:
         _long(grid),
         key=f"grid_{kind}",
         alt=f"{kind} variance of {len(grid.envs)} environments over {len(grid.steps)} steps",
-        on_click=lambda point: _open(grid, point),
+        on_click=lambda cell: _open(grid, int(cell)),
     )
 
 
@@ -66,10 +66,10 @@ def _view() -> str:
     return str(chosen or "Predicted")
 
 
-def _open(grid: Grid, point: Any) -> None:
+def _open(grid: Grid, cell: int) -> None:
     """A clicked cell: its environment at its step, on the graph page."""
-    row, step = int(point[0]), int(point[1])
-    parts.go_to("graph", step=step, env=[grid.envs[row]], task=None)
+    row, column = divmod(cell, len(grid.steps))
+    parts.go_to("graph", step=grid.steps[column], env=[grid.envs[row]], task=None)
 
 
 def _sentence(run: Run, kind: str) -> str:

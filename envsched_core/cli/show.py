@@ -37,6 +37,7 @@ STREAMLIT_OPTIONS = {
     "server.showEmailPrompt": "false",
     "server.fileWatcherType": "none",
     "browser.gatherUsageStats": "false",
+    "logger.level": "warning",
 }
 
 Port = Annotated[

@@ -53,6 +53,10 @@ class Catalogue:
         """What the task list says of a task."""
         return self.tasks.get((env, task)) or self.tasks.get(("", task)) or NOTHING
 
+    def describes(self, env: str, task: str) -> bool:
+        """Whether the task list knows a task."""
+        return (env, task) in self.tasks or ("", task) in self.tasks
+
     def tools_of(self, env: str) -> tuple[Tool, ...]:
         """Tools of an environment from the tools file."""
         return self.tools.get(env) or self.tools.get("", ())

@@ -105,6 +105,9 @@ class _Reading:
 
     def facts(self, listed: int) -> Facts:
         """What the report says besides numbers."""
+        if self.catalogue.tasks:
+            matched = sum(self.catalogue.describes(task.env, task.task) for task in self.groups.tasks)
+            self.notes.add(f"the task list describes {matched:,} of the log's {len(self.groups.tasks):,} tasks")
         if listed:
             self.notes.add(f"{listed:,} tasks of the task list have no rollouts here: known, but not to be replayed")
         formats = dict.fromkeys(item.format for item in self.inputs)

@@ -211,7 +211,7 @@ def _parquet(source: Source, keep: frozenset[str] | None = None) -> Iterator[Rec
 
     # the name is a glob pattern to DuckDB, so its special characters are bracketed
     name = re.sub(r"([\[*?])", r"[\1]", str(source.path))
-    settings: dict[str, str | bool | int | float | list[str]] = {"memory_limit": "512MB", "threads": 1}
+    settings: dict[str, str | bool | int | float | list[str]] = {"memory_limit": "1GB", "threads": 1}
     settings["autoinstall_known_extensions"] = False  # nothing may be fetched
     try:
         with duckdb.connect(config=settings) as connection:
@@ -219,9 +219,9 @@ def _parquet(source: Source, keep: frozenset[str] | None = None) -> Iterator[Rec
             columns = [row[0] for row in described]
             wanted = [column for column in columns if keep is None or column in keep] or columns
             chosen = ", ".join('"' + column.replace('"', '""') + '"' for column in wanted)
-            cursor = connection.execute(f"SELECT {chosen} FROM read_parquet(?)", [name])
+            cursor = connection.execute(f"SELECT {chosen} FROM read_parquet(?)", [name])  # streams
             line = 0
-            while rows := cursor.fetchmany(1024):
+            while rows := cursor.fetchmany(256):
                 for row in rows:
                     line += 1
                     yield Record(line, dict(zip(wanted, row, strict=True)), "", hash(repr(row)) or 1)

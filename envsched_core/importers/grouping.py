@@ -1,4 +1,4 @@
-"""Rows -> groups, streaming: what stays in memory of a rollout is about 50 bytes.
+"""Rows -> groups, streaming: in memory stay about 40 bytes a rollout and 500 a group.
 
 The rule: rows of one environment and task with the same group id are one group; without group ids, the rows
 of the same step; without steps, all rows of the same policy version. A group belongs to one step in any case,
@@ -200,7 +200,7 @@ class Groups:
 
     def order(self) -> Order:
         """Sort the rollouts by group and set repeats apart."""
-        group, mark = np.asarray(self.group, dtype=np.int64), np.asarray(self.mark, dtype=np.int64)
+        group, mark = np.asarray(self.group), np.asarray(self.mark)  # views: nothing is copied
         repeats = _repeats(group, mark)
         kept = np.ones(len(group), dtype=bool)
         kept[repeats] = False
@@ -259,7 +259,7 @@ def _group_id(row: Row) -> str:
     return f"{key}#{row.policy_version}" if row.policy_version is not None else key
 
 
-def _repeats(group: Ints, mark: Ints) -> Ints:
+def _repeats(group: NDArray[np.int32], mark: Ints) -> Ints:
     """Rows with a mark that an earlier row of the same group has."""
     named = np.flatnonzero(mark)
     if not len(named):

@@ -107,4 +107,5 @@ def _natural(path: Path) -> list[tuple[int, str]]:
 
 def _list(names: Sequence[str]) -> str:
     shown = ", ".join(names[:5]) + (", ..." if len(names) > 5 else "")
-    return f"{len(names)} files ({shown})" if names else "it holds no files"
+    count = "1 file" if len(names) == 1 else f"{len(names)} files"
+    return f"{count} ({shown})"

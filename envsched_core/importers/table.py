@@ -68,7 +68,13 @@ class _Layout:
 def claims(head: Head, options: ImportOptions) -> bool:
     """Whether a reward and a task can be found."""
     columns = Columns(head.keys, checked_mapping(options.mapping))
-    return ("reward" in columns or options.reward in head.keys) and ("task" in columns or "text" in columns)
+    return _has_reward(columns, options) and ("task" in columns or "text" in columns)
+
+
+def _has_reward(columns: Columns, options: ImportOptions) -> bool:
+    """Whether there is a reward column, or where the chosen part of it may stand."""
+    part = options.reward
+    return "reward" in columns or (part is not None and (part in columns.keys or "parts" in columns))
 
 
 def read(source: Source, context: Context) -> Iterator[Row | Drop]:
@@ -113,15 +119,17 @@ class _Table:
         """
         columns = Columns(head.keys, self.mapping)
         absent = [f"{field}={column}" for field, column in self.mapping.items() if field not in columns]
-        needs = {"reward": "reward" in columns or self.options.reward in head.keys}
-        needs["task"] = "task" in columns or "text" in columns
-        needs["env"] = "env" in columns or self.options.env is not None
+        needs = {
+            "env": "env" in columns or self.options.env is not None,
+            "task": "task" in columns or "text" in columns,
+            "reward": _has_reward(columns, self.options),
+        }
         missing = [field for field, there in needs.items() if not there]
         if not absent and not missing:
             return
         found = printable(", ".join(head.keys[:60])) or "none"
         what = f"--map {', '.join(absent)} names no column" if absent else f"no column for {', '.join(missing)}"
-        remedy = f"name it with --map {missing[0] if missing else 'FIELD'}=COLUMN"
+        remedy = "name it with " + " ".join(f"--map {field}=COLUMN" for field in missing or ["FIELD"])
         remedy += " or give --env NAME" if "env" in missing else ""
         raise LogFormatError(f"{what}; the columns are: {found}; {remedy}", file=source.label)
 
@@ -143,8 +151,9 @@ class _Table:
         if env is None or task is None:
             raise RowError("no environment" if env is None else "no task")
         row = Row(place, env, task, rewards, **fields)
-        if listed and row.group is None:
-            row.group = f"{place.file}:{place.line}"
+        if listed:  # which of its rollouts a row of many means is not said
+            row.messages, row.calls = (), None
+            row.group = row.group or f"{place.file}:{place.line}"
         if layout.rollout is not None and layout.rollout(record) is not None:
             row.mark = mark
         if row.calls is None and row.messages:

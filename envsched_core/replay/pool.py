@@ -87,7 +87,10 @@ def load_pool(source: Path) -> RecordedPool:
 
 
 def config_for(pool: RecordedPool, settings: Mapping[str, Any], *, preset: str = "replay") -> Config:
-    """The preset, then what the log says (reward ranges, usual group size), then `settings`.
+    """The preset, then what the log says, then `settings`.
+
+    The log says reward ranges, its usual group size, and whether it has so few environments that the default quota
+    would leave no choice between them: then twice an even share is allowed.
 
     Raises:
         ConfigError: no such preset, or a setting is unknown or out of range.
@@ -97,7 +100,9 @@ def config_for(pool: RecordedPool, settings: Mapping[str, Any], *, preset: str =
     sizes = Counter(len(group.rewards) + group.missing for group in pool.groups)
     usual = max(sizes, key=lambda size: (sizes[size], size))
     ranges = {env: _range(pool.manifest, pair) for env, pair in pool.manifest.reward_ranges.items()}
-    return config_from({**PRESETS[preset], "group_size": max(usual, 1), "reward_ranges": ranges, **settings})
+    fair = min(1.0, 2.0 / len({task.env for task in pool.tasks}))
+    said = {"group_size": max(usual, 1), "reward_ranges": ranges, "max_share": max(Config().max_share, fair)}
+    return config_from({**PRESETS[preset], **said, **settings})
 
 
 def _range(manifest: Manifest, pair: tuple[float, float]) -> tuple[float, float]:
