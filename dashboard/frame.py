@@ -94,11 +94,16 @@ def _run_picker(runs: pd.DataFrame) -> str:
     raw = st.query_params.get("run")
     if raw is not None and raw not in names and "run" not in st.session_state:
         _refuse("run", f"The link asks for run {_harmless(raw)}, which is not in this folder; the newest run is shown.")
-    if st.session_state.get("run", names[0]) not in names:
-        del st.session_state["run"]
-    return str(
-        st.selectbox("Run", names, key="run", bind="query-params", on_change=parts.leave_run, help="A folder of runs.")
-    )
+    if "run" not in st.session_state and raw not in names:
+        # Before the widget is bound the parameter may be set; later the widget keeps it. A link always names its run.
+        st.query_params["run"] = names[0]
+    elif st.session_state.get("run", raw) not in names:
+        st.session_state["run"] = names[0]
+    chosen = st.selectbox(
+        "Run", names, index=None, required=True, key="run", bind="query-params", on_change=parts.leave_run,
+        help="The runs of the folder, newest first.",
+    )  # fmt: skip
+    return str(chosen or names[0])
 
 
 def _step_picker(steps: list[int]) -> int | None:

@@ -243,6 +243,8 @@ def _caveats(pool: RecordedPool, comparable: int, savings: Sequence[Saving]) -> 
         lines.append(
             f"{len(pool.groups) - comparable} of {len(pool.groups)} groups have fewer than two rewards: left out"
         )
+    if savings and len({group.key for group in pool.groups}) == len(pool.groups):
+        lines.append("every task has one group: its own history could not help, only that of other tasks")
     if savings and savings[1].avoided.mean >= savings[0].avoided.mean:
         lines.append("empirical Bayes does as well: the graph adds nothing on this log")
     lines += [_loss(s) for s in savings if s.scheduler == "envsched" and s.yield_ratio.high < 1]

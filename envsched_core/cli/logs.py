@@ -102,13 +102,16 @@ def assess_(
 def _print_assessment(found: Assessment) -> None:
     say(found.sentence)
     say()
-    say(
-        f"{number(found.rollouts)} rollouts in {number(found.groups)} groups of {number(found.tasks)} tasks in "
-        f"{number(found.environments)} environments; {found.flat.mean:.1%} of the rollouts in groups with equal "
-        f"rewards (95 % interval {found.flat.low:.1%} to {found.flat.high:.1%})"
-        if found.comparable_groups
-        else f"{number(found.rollouts)} rollouts in {number(found.groups)} groups, none with two or more rewards"
-    )
+    sizes = {
+        "rollouts": found.rollouts,
+        "groups": found.groups,
+        "tasks": found.tasks,
+        "environments": found.environments,
+    }
+    say(", ".join(f"{number(size)} {name}" for name, size in sizes.items()))
+    if found.comparable_groups:
+        low, high = found.flat.low, found.flat.high
+        say(f"rollouts in groups with equal rewards: {found.flat.mean:.1%} (95 % interval {low:.1%} to {high:.1%})")
     for unit in dict.fromkeys(saving.unit for saving in found.savings):
         say()
         rows = [

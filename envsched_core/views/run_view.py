@@ -78,6 +78,7 @@ class RunView:
         return self.reader.manifest
 
     def _reset(self) -> None:
+        self._read_stamp = self._stamp()  # before the manifest is read: one that comes in between is not missed
         self.reader = RunReader(self.path)
         config, manifest = self.reader.manifest.config, self.reader.manifest
         declared = {**config.get("reward_ranges", {}), **manifest.reward_ranges}
@@ -115,11 +116,23 @@ class RunView:
             self._lock.release()
 
     def _take_all(self) -> bool:
-        size = self.reader.size()
-        if size < self._offset:
+        if self.reader.size() < self._offset or self._stamp() != self._read_stamp:
+            # A shorter log, or another manifest (an import writes its reward ranges last): read all of it anew.
             self._reset()
-            return self._take_all() or True
-        if size == self._offset:
+            self._take_new()
+            return True
+        return self._take_new()
+
+    def _stamp(self) -> tuple[int, int]:
+        """Tells one manifest from another without reading it."""
+        try:
+            found = (self.path / "run.json").stat()
+        except OSError:  # the reader says what is wrong
+            return 0, 0
+        return found.st_mtime_ns, found.st_ino
+
+    def _take_new(self) -> bool:
+        if self.reader.size() == self._offset:
             return False
         begin, events = self._offset, self.reader.events(self._offset)
         while block := list(islice(events, BLOCK)):
