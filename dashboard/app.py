@@ -53,8 +53,9 @@ def main() -> None:
     }
     menu = {section: [pages[name] for name, *_ in entries] for section, entries in PAGES.items()}
     chosen = st.navigation(menu)
-    target = st.session_state.pop("go_to", None)
+    target, values = st.session_state.pop("go_to", ("", {}))
     if target:
+        st.session_state["wanted"] = values
         # With no parameters at all it would refuse, since the frame's are bound; the frame writes them anew.
         st.switch_page(pages[target], query_params={})
     holder.append(frame.draw())

@@ -44,6 +44,7 @@ class Frame(NamedTuple):
 
 def draw() -> Frame:
     """Draw the sidebar and return what it says."""
+    parts.take_values()
     runs = loading.list_runs()
     if runs.empty:
         return Frame(None, "", [], None, Filters(), None, runs, "")
@@ -224,7 +225,7 @@ def _status(run: Run, steps: list[int]) -> None:
             parts.append(f"last step {steps[-1]}")
         st.caption(" · ".join(parts))
         if health.problems or health.unknown:
-            st.caption(f":material/warning: {len(health.problems) + health.unknown} lines could not be read")
+            st.caption(f":material/warning: unreadable lines: {len(health.problems) + health.unknown}")
 
     st.fragment(line, run_every=POLL_SECONDS if live else None)()
     if not live:

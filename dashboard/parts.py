@@ -9,7 +9,7 @@ import pandas as pd
 import plotly.graph_objects as go
 import streamlit as st
 
-__all__ = ["chart", "csv", "go_to", "leave_run", "pick_row", "plain_text", "table", "twin"]
+__all__ = ["chart", "csv", "go_to", "leave_run", "pick_row", "plain_text", "table", "take_values", "twin"]
 
 MISSING = "-"
 ROW = 35
@@ -30,12 +30,21 @@ def plain_text(text: str) -> None:
 
 
 def go_to(page: str, **values: Any) -> None:
-    """From a callback: set values of the frame (run, step, task, env, ...) and open another page."""
+    """From a callback: open another page with values of the frame set (run, step, task, env, ...).
+
+    `app.main` switches the page and `frame.draw` sets the values just before it draws its widgets: set here
+    already, they could be overruled by the browser's older state when a tick of the live fragment comes between.
+    """
+    st.session_state["go_to"] = (page, values)
+
+
+def take_values() -> None:
+    """Set what `go_to` asked for; to be called before the widgets of the frame are drawn."""
+    values = st.session_state.pop("wanted", {})
     if "run" in values:
         leave_run()
     for key, value in values.items():
         st.session_state[key] = value
-    st.session_state["go_to"] = page
 
 
 def leave_run() -> None:

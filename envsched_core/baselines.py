@@ -63,7 +63,14 @@ def _empirical_bayes(config: Config) -> EnvSched:
 
     The predictor without the graph, under the same quota; no coverage, uncertainty, penalty, draw or uniform share.
     """
-    changes = {**NO_GRAPH, **NO_COVERAGE, **GREEDY, "weight_uncertainty": 0.0}
+    changes = {
+        **NO_GRAPH,
+        **NO_COVERAGE,
+        **GREEDY,
+        "weight_uncertainty": 0.0,
+        "weight_usable": 0.0,
+        "weight_variance": 1.0,
+    }
     return EnvSched(config_from(changes, config), name="empirical-bayes")
 
 

@@ -40,8 +40,10 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """seed of every draw and tie-break"""
 
     # what a pick is worth
-    weight_variance: NonNegative = 1.0
+    weight_variance: NonNegative = 0.25
     """weight of the predicted reward variance, over its largest value 1/4"""
+    weight_usable: NonNegative = 1.0
+    """weight of the chance that a group of `group_size` is mixed"""
     weight_uncertainty: NonNegative = 0.1
     """weight of the variance prediction's standard deviation, over 1/4"""
     weight_environment: NonNegative = 0.3

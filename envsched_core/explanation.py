@@ -7,7 +7,8 @@ from .records import Candidate, Decision, Explanation
 __all__ = ["explanation", "verdict"]
 
 TERM_WORDS = {
-    "exploitation": "predicted reward variance",
+    "exploitation_variance": "predicted reward variance",
+    "exploitation_usable": "the chance of a mixed group",
     "uncertainty": "uncertainty of the prediction",
     "coverage_environment": "environment coverage",
     "coverage_pattern": "pattern coverage",

@@ -50,6 +50,8 @@ class Group(NamedTuple):
     mean: float
     variance: float
     """Unbiased variance of its mapped rewards; 0 when G = 1."""
+    mixed: bool
+    """Whether its rewards differ (by more than `min_std` and `min_range`)."""
 
 
 class Discount:
@@ -85,7 +87,7 @@ class Discount:
 class RewardMoments:
     """Discounted counts and sums of N tasks in E environments at H half-lives."""
 
-    ENV_SUMS = ("env_n", "env_s", "phi_w", "phi_m", "phi_m2", "phi_v", "phi_vg")
+    ENV_SUMS = ("env_n", "env_s", "phi_w", "phi_m", "phi_m2", "phi_v", "phi_vg", "mixed", "mixed_expected")
     env_n: Floats  # [H, E] rollouts of the environment
     env_s: Floats  # their summed rewards
     phi_w: Floats  # groups of two or more rollouts
@@ -93,9 +95,17 @@ class RewardMoments:
     phi_m2: Floats  # sum of their squared means
     phi_v: Floats  # sum of their unbiased variances
     phi_vg: Floats  # sum of variance over group size
+    mixed: Floats  # groups of two or more rollouts that were not flat
+    mixed_expected: Floats  # how many were expected, from what was known before each
 
-    def __init__(self, half_lives: Sequence[float], ranges: Mapping[str, tuple[float, float]]) -> None:
-        """`ranges`: declared (lowest, highest) reward by environment name."""
+    def __init__(
+        self,
+        half_lives: Sequence[float],
+        ranges: Mapping[str, tuple[float, float]],
+        flat: tuple[float, float] = (0.0, 1e-9),
+    ) -> None:
+        """`ranges`: declared (lowest, highest) reward by environment name; `flat`: (min_std, min_range)."""
+        self.flat = flat
         self.discount = Discount(half_lives)
         self.declared = dict(ranges)
         h = len(half_lives)
@@ -162,11 +172,15 @@ class RewardMoments:
         variance = float(mapped.var(ddof=1)) if size > 1 else 0.0
         if self.two_ended[env] and np.any((mapped > 1e-9) & (mapped < 1 - 1e-9)):
             self.two_ended[env] = False
-        return Group(task, step, size, float(mapped.sum()), float(mapped.mean()), variance)
+        mixed = not is_flat(result.rewards, *self.flat)
+        return Group(task, step, size, float(mapped.sum()), float(mapped.mean()), variance, mixed)
 
-    def add(self, groups: Sequence[Group]) -> None:
-        """Take in groups (each once); order does not matter beyond float addition, so callers sort them."""
-        for g in groups:
+    def add(self, groups: Sequence[Group], expected: Sequence[float] | Floats) -> None:
+        """Take in groups (each once); order does not matter beyond float addition, so callers sort them.
+
+        `expected`: the chance given to each group, before it was seen, of being mixed.
+        """
+        for g, chance in zip(groups, expected, strict=True):
             weight, env = self.discount.weight(g.step), self.env[g.task]
             self.n[:, g.task] += weight * g.size
             self.s[:, g.task] += weight * g.total
@@ -178,6 +192,8 @@ class RewardMoments:
                 self.phi_m2[:, env] += weight * g.mean**2
                 self.phi_v[:, env] += weight * g.variance
                 self.phi_vg[:, env] += weight * g.variance / g.size
+                self.mixed[:, env] += weight * g.mixed
+                self.mixed_expected[:, env] += weight * chance
             self.groups[g.task] += 1
             self.last_step[g.task] = max(self.last_step[g.task], g.step)
 
@@ -216,6 +232,14 @@ class RewardMoments:
         share = (seen + prior * whole) / (most + prior) / np.maximum(self.dispersion(h), 1e-9)
         share = np.clip(share, 0.05, 0.95)
         return np.asarray(share / (1.0 - share))
+
+    def mixing(self, h: int, prior: float = 1.0) -> Floats:
+        """Mixed groups seen over mixed groups expected [E], each environment shrunk to 1 by `prior` groups.
+
+        Above 1 where rewards are graded: their groups are mixed far more often than a coin with the same mean.
+        """
+        scale = self.discount.scale()[h]
+        return np.asarray((scale * self.mixed[h] + prior) / (scale * self.mixed_expected[h] + prior))
 
     def state_dict(self) -> dict[str, Any]:
         """Everything as plain arrays; `load_state_dict` is its inverse."""

@@ -56,6 +56,8 @@ class Prediction(NamedTuple):
     """Equivalent rollouts, > a."""
     phi: Floats
     """Dispersion of the task's environment, in [0, 1]."""
+    mixing: Floats
+    """Mixed groups seen over expected in the task's environment, > 0."""
 
     @property
     def mean(self) -> Floats:
@@ -81,12 +83,15 @@ class Prediction(NamedTuple):
         low, high = special.betaincinv(self.a, b, tail), special.betaincinv(self.a, b, 1.0 - tail)
         return np.asarray(low, dtype=float), np.asarray(high, dtype=float)
 
-    def usable(self, group_size: int) -> Floats:
-        """Chance [M] that a group of binary rewards is mixed: 1 - B(a+G, b)/B(a, b) - B(a, b+G)/B(a, b)."""
+    def usable(self, group_size: int | NDArray[Any]) -> Floats:
+        """Chance [M] that a group of G is mixed: `mixing` times 1 - B(a+G, b)/B(a, b) - B(a, b+G)/B(a, b).
+
+        The second factor is exact for binary rewards; the first corrects it by what the environment showed.
+        """
         a, b, g = self.a, self.n - self.a, group_size
         base = special.betaln(a, b)
         flat = np.exp(special.betaln(a + g, b) - base) + np.exp(special.betaln(a, b + g) - base)
-        return np.clip(1.0 - flat, 0.0, 1.0)
+        return np.asarray(np.clip(self.mixing * np.maximum(1.0 - flat, 0.0), 0.0, 1.0))
 
 
 class Environments(NamedTuple):
@@ -100,6 +105,8 @@ class Environments(NamedTuple):
     """Dispersion [E], in [0, 1]."""
     concentration: Floats
     """Pseudo-rollouts [E] of the environment's mean."""
+    mixing: Floats
+    """Mixed groups seen over expected [E]."""
 
 
 class Predictor:
@@ -108,7 +115,8 @@ class Predictor:
     def __init__(self, config: Config) -> None:
         """Reads the grids, `kappa_global` and the reward ranges of `config`."""
         self.config = config
-        self.moments = RewardMoments(config.half_lives, config.reward_ranges)
+        flat = (config.min_std, config.min_range)
+        self.moments = RewardMoments(config.half_lives, config.reward_ranges, flat)
         self.graph: DualRelationGraph | None = None
         grid = itertools.product(
             range(len(config.half_lives)), config.kappa_env_grid, config.tau_within_grid, config.tau_cross_grid
@@ -189,8 +197,10 @@ class Predictor:
         if not groups:
             return
         self._score(groups)
+        binary = self.predict(np.array([g.task for g in groups]))._replace(mixing=np.ones(len(groups)))
+        expected = binary.usable(np.array([g.size for g in groups]))
         self._environments.clear()
-        self.moments.add(groups)
+        self.moments.add(groups, expected)
         self._propagate(groups)
 
     def _propagate(self, groups: Sequence[Group]) -> None:
@@ -215,7 +225,7 @@ class Predictor:
             m = self.moments
             scale = m.discount.scale()[h]
             mean, whole = _shrunk(scale * m.env_n[h], scale * m.env_s[h])
-            self._environments[h] = Environments(mean, whole, m.dispersion(h), m.concentration(h))
+            self._environments[h] = Environments(mean, whole, m.dispersion(h), m.concentration(h), m.mixing(h))
         return self._environments[h]
 
     def predict(self, tasks: Indices | None = None) -> Prediction:
@@ -233,7 +243,7 @@ class Predictor:
         n = scale * (m.n[h][at] + tau_within * spread["wn"] + tau_cross * spread["xn"]) + kappa + k0
         a = scale * (m.s[h][at] + tau_within * spread["ws"] + tau_cross * spread["xs"])
         a = a + kappa * whole.mean[env] + k0 * whole.overall
-        return Prediction(np.clip(a, 1e-9, n - 1e-9), n, whole.phi[env])
+        return Prediction(np.clip(a, 1e-9, n - 1e-9), n, whole.phi[env], whole.mixing[env])
 
     def _score(self, groups: Sequence[Group]) -> None:
         """Add the Beta-binomial log likelihood of `groups` to every point, then choose one."""
@@ -301,7 +311,7 @@ class Predictor:
         pull = 1.0 if source == task else self._pull(task, source)
         before = self.predict(np.array([task]))
         a = before.a - pull * s_j + kappa * (mean[env] - now.mean[env]) + k0 * (overall - now.overall)
-        return Prediction(a, before.n - pull * n_j, before.phi)
+        return Prediction(a, before.n - pull * n_j, before.phi, before.mixing)
 
     def _pull(self, task: int, source: int) -> float:
         """Tau times edge weight between two tasks, over both relations."""

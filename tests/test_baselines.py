@@ -51,7 +51,8 @@ def test_empirical_bayes_takes_the_best_environment_first() -> None:
     decision = scheduler.ask(8, step=1)
     assert Counter(p.env for p in decision.picks)["e1"] == 4
     assert {name for c in decision.candidates for name in c.terms} <= {
-        "exploitation",
+        "exploitation_variance",
+        "exploitation_usable",
         "uncertainty",
         "coverage_task",
         "tie_break",

@@ -1,5 +1,6 @@
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -10,7 +11,7 @@ from importlib.util import find_spec
 
 import pytest
 
-from envsched_core.cli import main
+from envsched_core.cli import main, show
 from envsched_core.cli.output import number, say, settings_from
 from envsched_core.cli.show import recorded_runs
 from envsched_core.config import Config
@@ -125,8 +126,6 @@ def test_json_is_alone_on_stdout(envsched, replayed, command):
 
 
 def test_verify_fails_with_status_1_and_says_where(envsched, replayed, tmp_path):
-    import shutil
-
     run = tmp_path / "run"
     shutil.copytree(replayed, run)
     segment = run / "events" / "seg-000000.jsonl"
@@ -219,6 +218,22 @@ def test_the_recorded_runs_are_what_the_scheduler_does():
     assert set(found) == {"simulated-pool", "demo-envsched", "demo-uniform"}
     assert all(manifest.simulated for manifest in found.values())
     assert [verify(runs / name).problems for name in found] == [()] * 3
+
+
+def test_demo_simulates_where_nothing_is_recorded(envsched, monkeypatch):
+    served = []
+    monkeypatch.setattr(show, "recorded_runs", lambda: None)
+    monkeypatch.setattr(show, "_serve", lambda runs, port, browser: served.extend(p.name for p, _ in list_runs(runs)))
+    assert envsched("demo", "--no-browser")[0] == 0
+    assert served == ["demo-envsched", "demo-uniform", "simulated-pool"]
+
+
+def test_a_missing_extra_is_told_with_its_remedy(envsched, replayed, monkeypatch):
+    monkeypatch.setattr(show, "find_spec", lambda name: None)
+    status, _, err = envsched("dashboard", "--runs", replayed.parent)
+    assert status == 2
+    assert "streamlit" in err
+    assert "pip install 'envsched[dashboard]'" in err
 
 
 def free_port():

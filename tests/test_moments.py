@@ -26,7 +26,7 @@ def feed(m: RewardMoments, stream: list[tuple[int, int, list[float]]]) -> None:
             m.rescale(factor)
         env = "ab"[m.env[task]]
         m.fit_range(int(m.env[task]), env, r)
-        m.add([m.group(task, GroupResult("g", env, str(task), tuple(r)), step)])
+        m.add([m.group(task, GroupResult("g", env, str(task), tuple(r)), step)], [0.5])
 
 
 @given(st.lists(st.tuples(st.integers(0, 2), rewards), max_size=12), st.integers(1, 200))

@@ -18,7 +18,7 @@ pseudo = st.floats(0.05, 200)
 
 
 def single(a: float, b: float, phi: float = 1.0) -> Prediction:
-    return Prediction(np.array([a]), np.array([a + b]), np.array([phi]))
+    return Prediction(np.array([a]), np.array([a + b]), np.array([phi]), np.ones(1))
 
 
 @given(pseudo, pseudo)

@@ -30,8 +30,9 @@ def warnings(run: Run) -> None:
     """Lines that could not be read: told on every page, since every number may be short of them."""
     health = loading.health(run)
     if health.problems:
+        n = len(health.problems)
         st.warning(
-            f"{words.count(len(health.problems))} lines of the event log could not be read and are left out.",
+            f"{words.count(n)} {'line' if n == 1 else 'lines'} of the event log could not be read and were left out.",
             icon=":material/warning:",
         )
         with st.expander("Which lines"):

@@ -125,7 +125,7 @@ class SimulatedPool(NamedTuple):
             yield _group(task, np.random.default_rng([self.seed, 1, draw, index]), draw, size)
 
 
-def simulate(tasks: int = 300, *, seed: int = 0, draws: int = 3) -> SimulatedPool:
+def simulate(tasks: int = 288, *, seed: int = 0, draws: int = 3) -> SimulatedPool:
     """A pool of `tasks` tasks spread evenly over the environments; `draws` groups of each can be recorded."""
     rng = np.random.default_rng([seed, 0])
     eases = {(env, thing): rng.normal(0, OBJECT_SPREAD) for env, e in ENVIRONMENTS.items() for thing in e.objects}
@@ -207,7 +207,7 @@ def _rollout(
     )
 
 
-def record(out: Path, *, tasks: int = 300, seed: int = 0, draws: int = 3, steps: int = 15) -> None:
+def record(out: Path, *, tasks: int = 288, seed: int = 0, draws: int = 3, steps: int = 15) -> None:
     """Write the pool in the form of an imported run, and its replays under envsched and uniform, into `out`.
 
     So that the whole stays small, the uniform replay goes without messages.

@@ -112,7 +112,10 @@ def _repeat(calls: Calls, located: Located, reader: RunReader) -> tuple[Decision
     if found is None:
         return derived, _compare_graph(calls, located, reader)
     field, was, should_be = found
-    return derived, _difference(located, field, was, should_be, f"{field} is {was}, the events lead to {should_be}")
+    message = f"{field} is {was}, the events lead to {should_be}"
+    if field == "config_digest":
+        message = f"{message}: {reader.manifest.writer} had other knobs; verify with it, or replay the source again"
+    return derived, _difference(located, field, was, should_be, message)
 
 
 def _compare_graph(calls: Calls, located: Located, reader: RunReader) -> Difference | None:

@@ -325,13 +325,15 @@ class EnvSched:
         return np.concatenate([r[0] for r in rows]), np.concatenate([r[1] for r in rows])
 
     def _worth(self) -> Worth:
-        """Exploitation, uncertainty and task coverage of every task; environments and patterns as cells."""
+        """Exploitation (variance, usable chance), uncertainty and task coverage of every task; environments and patterns as cells."""
         c, prediction = self.config, self.predictor.predict()
-        exploitation = c.weight_variance * 4.0 * prediction.variance
+        variance = c.weight_variance * 4.0 * prediction.variance
+        usable = c.weight_usable * prediction.usable(c.group_size)
         uncertainty = c.weight_uncertainty * 4.0 * prediction.sd
         count = self._visits()
         terms = {
-            "exploitation": exploitation,
+            "exploitation_variance": variance,
+            "exploitation_usable": usable,
             "uncertainty": uncertainty,
             "coverage_task": c.weight_task * rarity(count),
         }
@@ -340,7 +342,7 @@ class EnvSched:
             pattern = np.full(len(count), -1, dtype=np.int64)
             pattern[: len(self.graph.pattern)] = self.graph.pattern
             cells.append(self._cells("coverage_pattern", pattern, c.weight_pattern, count))
-        return Worth(terms, exploitation + uncertainty, [cell for cell in cells if cell.weight > 0])
+        return Worth(terms, variance + usable + uncertainty, [cell for cell in cells if cell.weight > 0])
 
     def _visits(self) -> Floats:
         """Groups rolled out per task [N], discounted to now, open picks of earlier steps included."""

@@ -1,0 +1,322 @@
+"""The policy: a log-linear softmax over tools, then over arguments, on sparse hashed features.
+
+    P(tool | state)     = softmax over the API's tools of  sum_f w[f(tool, state)]
+    P(object | tool)    = softmax over the objects of the tool's entity of the same
+    P(value | tool)     = softmax over the attribute's values of the same
+    d log P(chosen) / d w[f] = sum over candidates (1[chosen] - P(candidate)) * 1[f active in candidate]
+
+Features are pairs of words (the API's x the user's), result codes and what was already done, shared by all
+environments, plus a few of a single environment where the world allows them. An untrained policy can
+do one thing: it is drawn to words and objects that the instruction names (`initial_weights`).
+
+The optimiser is Adam (lr 0.05, betas 0.9 and 0.99) on a gradient of ascent.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from . import words as w
+from .draws import compiled
+from .tools import (
+    ASSIGNED,
+    ATTRIBUTE,
+    ATTRIBUTE_WORD,
+    COMMITTED,
+    CREATED,
+    DELETED,
+    ENTITY,
+    ENTITY_WORD,
+    OBJECT,
+    OTHER_OBJECT,
+    OTHER_WORD,
+    START,
+    UPDATED,
+    VALUE_WORD,
+    VERB,
+    Ints,
+)
+
+__all__ = ["FEATURES", "Adam", "Arrays", "Player", "Scratch", "initial_weights", "new_scratch"]
+
+Floats = NDArray[np.float64]
+
+BITS = 18
+FEATURES = 1 << BITS
+"""Weights; features are hashed into them. One more, always 0, stands for no feature."""
+NONE = FEATURES
+MASK = np.uint64(FEATURES - 1)
+
+STATIC, DYNAMIC, COLUMNS = 9, 5, 14
+"""Feature columns of a tool: those of the turn, and those that change with every call."""
+ARGUMENT_COLUMNS = 3
+MOST_TOOLS, MOST_CANDIDATES = 32, 16
+
+# kinds of features
+(K_VERB, K_ENTITY, K_SECOND, K_ATTRIBUTE, K_BIAS, K_OTHER, K_MATCH, K_TOOL, K_TOOL_VERB) = range(1, 10)
+(K_CODE, K_CODE_AFTER, K_DONE_SO_FAR, K_REPEAT, K_TOOL_CODE) = range(10, 15)
+(K_PLACE, K_PLACE_VERB, K_PLACE_ENV, K_VALUE, K_VALUE_MATCH, K_VALUE_VERB) = range(15, 21)
+
+COPYING, STOPPING = 2.5, 4.0
+"""How strongly an untrained policy is drawn to what the instruction names, and to stopping after a write, in nats."""
+
+DONE_WORD = w.word_id("<done>")
+"""The word that stands for the end of a turn."""
+
+
+class Arrays(NamedTuple):
+    """A world as the compiled code sees it: E environments, N tasks (training, then held-out)."""
+
+    tools: Ints
+    """[E, MOST_TOOLS, TOOL_COLUMNS], DONE last."""
+    n_tools: Ints
+    """Tools and DONE of each environment [E]."""
+    env_id: Ints
+    """Stable numbers of the environments [E], for their own features."""
+    flags: Ints
+    """[E]"""
+    flaky: Floats
+    """[E]"""
+    value_words: Ints
+    """The API's word of every value [E, 3, 3, VALUES_EACH]."""
+    local: int
+    """1 if the policy has features of single environments."""
+    env: Ints
+    """[N]"""
+    turns: Ints
+    """[N]"""
+    asks: Ints
+    """[N, MAX_TURNS, ASK_COLUMNS]"""
+    start: Ints
+    """[N, STARTING_OBJECTS, FIELDS]"""
+    solvable: NDArray[np.bool_]
+    """[N]"""
+
+
+class Scratch(NamedTuple):
+    """Room to work in, so that a rollout allocates little."""
+
+    columns: Ints
+    """Active features of every tool [MOST_TOOLS, COLUMNS]."""
+    fixed: Floats
+    """Part of the tools' scores that holds for the turn [MOST_TOOLS]."""
+    chance: Floats
+    """[MOST_TOOLS]"""
+    candidates: Ints
+    """[MOST_CANDIDATES]"""
+    argument_columns: Ints
+    """[MOST_CANDIDATES, ARGUMENT_COLUMNS]"""
+    argument_chance: Floats
+    """[MOST_CANDIDATES]"""
+    repeated: Ints
+    """Whether each tool was called in this turn [MOST_TOOLS]."""
+
+
+class Player(NamedTuple):
+    """A policy at work in a world."""
+
+    arrays: Arrays
+    weights: Floats
+    """[FEATURES + 1]"""
+    grad: Floats
+    """Where the gradient is added up [FEATURES + 1]."""
+    scratch: Scratch
+
+
+@compiled
+def new_scratch() -> Scratch:
+    """Fresh room to work in."""
+    columns = np.full((MOST_TOOLS, COLUMNS), NONE)
+    candidates = np.zeros(MOST_CANDIDATES, dtype=np.int64)
+    argument_columns = np.full((MOST_CANDIDATES, ARGUMENT_COLUMNS), NONE)
+    repeated = np.zeros(MOST_TOOLS, dtype=np.int64)
+    fixed, chance, argument_chance = np.zeros(MOST_TOOLS), np.zeros(MOST_TOOLS), np.zeros(MOST_CANDIDATES)
+    return Scratch(columns, fixed, chance, candidates, argument_columns, argument_chance, repeated)
+
+
+@compiled
+def feature(kind: int, first: int, second: int, third: int) -> int:
+    """Where a feature's weight lies."""
+    out = np.uint64(kind) * np.uint64(0x9E3779B97F4A7C15) + np.uint64(first) * np.uint64(0xC2B2AE3D27D4EB4F)
+    out = (out ^ (out >> np.uint64(29))) * np.uint64(0xBF58476D1CE4E5B9) + np.uint64(second)
+    out = (out ^ (out >> np.uint64(32))) * np.uint64(0x94D049BB133111EB) + np.uint64(third)
+    out = (out ^ (out >> np.uint64(31))) * np.uint64(0x9E3779B97F4A7C15)
+    return int((out ^ (out >> np.uint64(33))) & MASK)
+
+
+@compiled
+def matches(tool: Ints, ask: Ints) -> int:
+    """Which words of the instruction a tool's name repeats: entity, attribute, second entity, a bit each."""
+    entity = tool[ENTITY_WORD] > 0 and tool[ENTITY_WORD] == ask[ENTITY_WORD]
+    attribute = tool[ATTRIBUTE_WORD] > 0 and tool[ATTRIBUTE_WORD] == ask[ATTRIBUTE_WORD]
+    other = tool[OTHER_WORD] > 0 and tool[OTHER_WORD] == ask[OTHER_WORD]
+    return int(entity) + 2 * int(attribute) + 4 * int(other)
+
+
+@compiled
+def weight_of(weights: Floats, columns: Ints) -> float:
+    """Summed weight of some features."""
+    total = 0.0
+    for column in columns:
+        total += weights[column]
+    return total
+
+
+@compiled
+def turn_features(player: Player, env: int, ask: Ints) -> None:
+    """Fill the columns that hold for a whole turn, and their part of the scores."""
+    arrays, scratch = player.arrays, player.scratch
+    own = arrays.env_id[env]
+    for t in range(arrays.n_tools[env]):
+        tool, out = arrays.tools[env, t], scratch.columns[t]
+        verb, asked = tool[VERB], ask[VERB]
+        out[0] = feature(K_VERB, verb, asked, 0)
+        out[1] = feature(K_ENTITY, tool[ENTITY_WORD], ask[ENTITY_WORD], 0)
+        out[2] = feature(K_SECOND, tool[ENTITY_WORD], ask[OTHER_WORD], 0)
+        out[3] = feature(K_ATTRIBUTE, tool[ATTRIBUTE_WORD], ask[ATTRIBUTE_WORD], 0)
+        out[4] = feature(K_BIAS, verb, 0, 0)
+        out[5] = feature(K_OTHER, tool[OTHER_WORD], ask[OTHER_WORD], 0)
+        out[6] = feature(K_MATCH, matches(tool, ask), 0, 0)
+        out[7] = feature(K_TOOL, own, t, 0) if arrays.local else NONE
+        out[8] = feature(K_TOOL_VERB, own, t, asked) if arrays.local else NONE
+        scratch.fixed[t] = weight_of(player.weights, out[:STATIC])
+        scratch.repeated[t] = 0
+
+
+@compiled
+def tool_chances(player: Player, env: int, last_code: int, last_verb: int, so_far: int) -> None:
+    """Fill the columns that change with every call, and the chance of each tool."""
+    arrays, scratch = player.arrays, player.scratch
+    count, own = arrays.n_tools[env], arrays.env_id[env]
+    for t in range(count):
+        verb, out = arrays.tools[env, t, VERB], scratch.columns[t]
+        out[9] = feature(K_CODE, verb, last_code, 0)
+        out[10] = feature(K_CODE_AFTER, verb, last_code, last_verb)
+        out[11] = feature(K_DONE_SO_FAR, verb, so_far, 0)
+        out[12] = feature(K_REPEAT, verb, scratch.repeated[t], 0)
+        out[13] = feature(K_TOOL_CODE, own, t, last_code) if arrays.local else NONE
+        scratch.chance[t] = scratch.fixed[t] + weight_of(player.weights, out[STATIC:])
+    softmax(scratch.chance, count)
+
+
+@compiled
+def softmax(scores: Floats, count: int) -> None:
+    """Turn the first `count` scores into chances, in place."""
+    top, total = scores[:count].max(), 0.0
+    for i in range(count):
+        scores[i] = np.exp(scores[i] - top)
+        total += scores[i]
+    scores[:count] /= total
+
+
+@compiled
+def choose(chance: Floats, count: int, draw: float) -> int:
+    """The candidate on which a uniform draw falls."""
+    total = 0.0
+    for i in range(count - 1):
+        total += chance[i]
+        if draw < total:
+            return i
+    return count - 1
+
+
+@compiled
+def add_gradient(grad: Floats, columns: Ints, chance: Floats, count: int, chosen: int, weight: float) -> None:
+    """Add `weight` times the gradient of the chosen candidate's log chance."""
+    for i in range(count):
+        share = weight * ((1.0 if i == chosen else 0.0) - chance[i])
+        for column in columns[i]:
+            grad[column] += share
+
+
+@compiled
+def object_chances(player: Player, env: int, verb: int, ask: Ints, rows: Ints, kind: int, place: int) -> int:
+    """Chances of the objects of an entity (-1 = any) as an argument; returns how many there are."""
+    arrays, scratch = player.arrays, player.scratch
+    count, own = 0, arrays.env_id[env]
+    for item in range(len(rows)):
+        if rows[item, 0] < 0 or (kind >= 0 and rows[item, 0] != kind):
+            continue
+        role = place * 3 + (1 if item == ask[OBJECT] else 2 if item == ask[OTHER_OBJECT] else 0)
+        out = scratch.argument_columns[count]
+        out[0] = feature(K_PLACE, role, 0, 0)
+        out[1] = feature(K_PLACE_VERB, verb, role, 0)
+        out[2] = feature(K_PLACE_ENV, own, role, 0) if arrays.local else NONE
+        scratch.candidates[count] = item
+        scratch.argument_chance[count] = weight_of(player.weights, out)
+        count += 1
+    if count:
+        softmax(scratch.argument_chance, count)
+    return count
+
+
+@compiled
+def value_chances(player: Player, env: int, tool: Ints, ask: Ints) -> int:
+    """Chances of the values of a tool's attribute; returns how many there are."""
+    scratch, words = player.scratch, player.arrays.value_words[env, tool[ENTITY], tool[ATTRIBUTE]]
+    for value in range(len(words)):
+        out = scratch.argument_columns[value]
+        out[0] = feature(K_VALUE, words[value], ask[VALUE_WORD], 0)
+        out[1] = feature(K_VALUE_MATCH, int(words[value] == ask[VALUE_WORD]), 0, 0)
+        out[2] = feature(K_VALUE_VERB, tool[VERB], words[value], ask[VALUE_WORD])
+        scratch.candidates[value] = value
+        scratch.argument_chance[value] = weight_of(player.weights, out)
+    softmax(scratch.argument_chance, len(words))
+    return len(words)
+
+
+def initial_weights() -> Floats:
+    """Weights of an untrained policy [FEATURES + 1].
+
+    It knows no word, no API and no obstacle. It is drawn to what the instruction names, does not say that
+    it is done before anything was done, and is inclined to when a write went through.
+    """
+    weights = np.zeros(FEATURES + 1)
+    for bits in range(1, 8):
+        weights[feature(K_MATCH, bits, 0, 0)] = COPYING * bits.bit_count()
+    weights[feature(K_PLACE, 1, 0, 0)] = weights[feature(K_PLACE, 5, 0, 0)] = COPYING
+    weights[feature(K_VALUE_MATCH, 1, 0, 0)] = COPYING
+    weights[feature(K_CODE, DONE_WORD, START, 0)] = -STOPPING
+    for code in (CREATED, UPDATED, DELETED, ASSIGNED, COMMITTED):
+        weights[feature(K_CODE, DONE_WORD, code, 0)] = STOPPING
+    return weights
+
+
+class Adam:
+    """Weights and the optimiser's two moments, with a state of their non-zero entries."""
+
+    def __init__(self, weights: Floats, *, rate: float = 0.05, first: float = 0.9, second: float = 0.99) -> None:
+        """`weights` [FEATURES + 1] are copied."""
+        self.weights = weights.copy()
+        self.mean = np.zeros_like(weights)
+        self.square = np.zeros_like(weights)
+        self.steps = 0
+        self.rate, self.first, self.second = rate, first, second
+
+    def step(self, gradient: Floats) -> None:
+        """One step up the gradient [FEATURES + 1]."""
+        self.steps += 1
+        gradient[NONE] = 0.0
+        self.mean += (1.0 - self.first) * (gradient - self.mean)
+        self.square += (1.0 - self.second) * (gradient * gradient - self.square)
+        mean = self.mean / (1.0 - self.first**self.steps)
+        scale = np.sqrt(self.square / (1.0 - self.second**self.steps)) + 1e-8
+        self.weights += self.rate * mean / scale
+
+    def state_dict(self) -> dict[str, Any]:
+        """Non-zero entries as arrays."""
+        used = np.flatnonzero((self.weights != 0) | (self.square != 0) | (self.mean != 0))
+        kept = {name: getattr(self, name)[used] for name in ("weights", "mean", "square")}
+        return {"steps": self.steps, "used": used.astype(np.int32), **kept}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Take over a saved state."""
+        self.steps = int(state["steps"])
+        used = np.asarray(state["used"], dtype=np.int64)
+        for name in ("weights", "mean", "square"):
+            values = np.zeros(FEATURES + 1)
+            values[used] = state[name]
+            setattr(self, name, values)

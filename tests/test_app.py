@@ -1,0 +1,151 @@
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from small_run import HOSTILE, write_log, write_run
+
+pytest.importorskip("streamlit")
+parts = pytest.importorskip("envsched_dashboard.parts")
+
+from streamlit.testing.v1 import AppTest  # noqa: E402  (after the skips)
+
+ENTRY = Path(parts.__file__).with_name("entry.py")
+PAGES = ("overview", "batch", "decision", "graph", "variance", "coverage")
+
+# A thread that Streamlit leaves to the garbage collector at exit.
+pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("app")
+    write_run(folder / "demo", last_open=True)
+    write_log(folder / "log")
+    write_log(folder / "stepless", steps=False)
+    return folder
+
+
+def app(runs: Path, monkeypatch: pytest.MonkeyPatch, **link: str) -> AppTest:
+    monkeypatch.setenv("ENVSCHED_RUNS", str(runs))
+    test = AppTest.from_file(str(ENTRY), default_timeout=60)
+    for key, value in link.items():
+        test.query_params[key] = value
+    return test.run()
+
+
+def visit(test: AppTest, page: str) -> AppTest:
+    test.session_state["go_to"] = (page, {})
+    test.run()
+    assert not test.exception, [e.value for e in test.exception]
+    return test
+
+
+def shown(test: AppTest) -> str:
+    return "\n".join(element.value for element in test.text)
+
+
+@pytest.mark.parametrize("run", ["demo", "log", "stepless"])
+@pytest.mark.parametrize("page", PAGES)
+def test_every_page_shows_every_kind_of_run(runs, monkeypatch, run, page):
+    test = visit(app(runs, monkeypatch, run=run), page)
+    assert test.title[0].value.startswith(page.capitalize())
+
+
+def test_headline_numbers_equal_a_direct_computation(runs, monkeypatch):
+    test = app(runs, monkeypatch, run="demo")
+    metrics = {metric.label: metric.value for metric in test.metric}
+    assert (metrics["Picks"], metrics["Steps"]) == ("32", "4")
+    assert metrics["Informative groups"] == "74%"
+    assert "8 picks wait for their results" in test.subheader[0].value
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_no_runs(tmp_path, monkeypatch, page):
+    test = visit(app(tmp_path, monkeypatch), page)
+    assert "no runs here yet" in test.info[0].value
+    assert "envsched import" in test.code[0].value
+
+
+def test_a_run_before_its_first_batch(tmp_path, monkeypatch):
+    write_run(tmp_path / "new", steps=0)
+    test = app(tmp_path, monkeypatch)
+    for page in PAGES:
+        visit(test, page)
+
+
+def test_damaged_lines_are_told_on_every_page(runs, tmp_path, monkeypatch):
+    run = Path(shutil.copytree(runs / "demo", tmp_path / "demo"))
+    segment = run / "events" / "seg-000000.jsonl"
+    lines = segment.read_bytes().splitlines(keepends=True)
+    segment.write_bytes(b"".join([*lines[:5], b"{broken}\n", *lines[5:]]))
+    test = app(tmp_path, monkeypatch)
+    for page in PAGES:
+        assert "1 line of the event log could not be read" in visit(test, page).warning[0].value
+
+
+def test_a_run_of_a_newer_format_says_what_to_do(tmp_path, monkeypatch):
+    (tmp_path / "future").mkdir()
+    (tmp_path / "future" / "run.json").write_text('{"format": 99, "writer": "envsched 9.0"}', encoding="utf-8")
+    test = app(tmp_path, monkeypatch)
+    assert not test.exception
+    assert "envsched 9.0" in shown(test)
+
+
+def test_a_bad_link_is_told_and_not_silently_replaced(runs, monkeypatch):
+    test = app(runs, monkeypatch, run="demo", step="99", env="[x](y)", task="nowhere::1")
+    said = " ".join(warning.value for warning in test.warning)
+    assert "Step '99' is not in this run (0 to 3)" in said
+    assert "nowhere  1" in said
+    assert "[x]" not in said
+
+
+def test_the_step_buttons_walk_the_steps(runs, monkeypatch):
+    test = visit(app(runs, monkeypatch, run="demo"), "batch")
+    assert test.title[0].value == "Batch of step 3"
+    test.button(key="previous_step").click().run()
+    assert test.title[0].value == "Batch of step 2"
+    test.button(key="next_step").click().run()
+    assert test.title[0].value == "Batch of step 3"
+    assert test.button(key="next_step").disabled
+
+
+def test_a_link_opens_a_decision_of_a_task_at_a_step(runs, monkeypatch):
+    test = visit(app(runs, monkeypatch, run="demo", step="2", task="env0::task-3"), "decision")
+    assert "env0::task-3   at step 2" in shown(test)
+
+
+def test_a_task_off_the_record_is_rederived_on_demand(runs, monkeypatch):
+    test = app(runs, monkeypatch, run="demo", step="2")
+    for number in range(12):
+        test.selectbox(key="task").select(f"env0::task-{number}")
+        visit(test, "decision")
+        if any(button.key == "rederive_button" for button in test.button):
+            break
+    test.button(key="rederive_button").click().run()
+    assert "was not picked at step 2" in shown(test)
+    assert any("Computed again from the run's events" in caption.value for caption in test.caption)
+
+
+def test_another_run_drops_what_belonged_to_the_last(runs, monkeypatch):
+    test = app(runs, monkeypatch, run="demo", step="1", env="env3", task="env3::task-1")
+    test.selectbox(key="run").select("log").run()
+    assert not test.exception
+    assert (test.selectbox(key="task").value, test.multiselect(key="env").value) == (None, [])
+
+
+def test_text_of_a_log_is_never_markdown(runs, monkeypatch):
+    test = visit(app(runs, monkeypatch, run="demo", task="env0::task-0"), "decision")
+    rendered = [e.value for kind in (test.markdown, test.caption, test.title, test.subheader) for e in kind]
+    assert not [value for value in rendered if "<script" in value or "**bold**" in value]
+    assert any(HOSTILE in code.value for code in test.code)
+
+
+def test_a_download_never_holds_a_formula():
+    table = pd.DataFrame({"=task": ["=1+1", " +x", "@a", "-2", "fine"], "n": [-1, 2, 3, 4, 5]})
+    lines = parts.csv(table).decode().splitlines()
+    assert lines[0] == "'=task,n"
+    assert [line.split(",")[0] for line in lines[1:]] == ["'=1+1", "' +x", "'@a", "'-2", "fine"]
+    assert lines[1].endswith(",-1")

@@ -1,0 +1,64 @@
+from __future__ import annotations
+
+import math
+
+import pandas as pd
+import pytest
+
+words = pytest.importorskip("envsched_dashboard.words")
+
+
+@pytest.mark.parametrize("missing", [None, math.nan, pd.NA])
+def test_missing_is_never_zero(missing):
+    assert words.number(missing) == words.percent(missing) == words.count(missing) == words.signed(missing) == "n/a"
+
+
+def test_numbers_have_their_digits():
+    assert words.variance(0.062345) == "0.0623"
+    assert words.percent(0.3242) == "32%"
+    assert words.count(12345) == "12,345"
+    assert words.signed(-0.5) == "-0.5"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"), [(3.2, "3 s ago"), (61, "1 minute ago"), (7300, "2 hours ago"), (90_000, "1 day ago")]
+)
+def test_age(seconds, said):
+    assert words.age(seconds) == said
+
+
+def test_every_outcome_of_the_core_has_a_sign_and_words():
+    from envsched_core.views import OUTCOME_CODES
+
+    assert set(words.OUTCOMES) == set(OUTCOME_CODES)
+    assert len({sign for sign, _ in words.OUTCOMES.values()}) == len(words.OUTCOMES)
+    assert words.outcome("new_code") == "new code"
+    assert words.outcome(None) == "not on record"
+
+
+def test_reasons_carry_their_numbers():
+    assert words.reason("quota_full", '{"quota_limit": 16.0, "quota_used": 16.0}').endswith("(16 of 16)")
+    assert words.reason("too_similar", '{"similar_to": "e::1", "similarity": 0.93}').endswith("e::1 (0.93)")
+    assert words.reason("below_cutoff", '{"margin": -0.25}').endswith("by 0.25")
+    assert words.reason("selected", '{"how": "pinned"}').endswith("(pinned)")
+    assert words.reason("selected", '{"how": "score"}') == words.outcome("selected")
+
+
+def test_the_overview_sentence_in_each_state():
+    known = {"wasted": 24, "rollouts": 92, "picks": 32, "waiting": 8}
+    sentence = words.overview_sentence(share=0.3, uniform=0.2, **known)
+    assert "30%" in sentence
+    assert "1.50 times the 20%" in sentence
+    assert "24 of 92 rollouts" in sentence
+    assert "uniform" not in words.overview_sentence(share=0.3, uniform=None, **known)
+    assert words.overview_sentence(share=None, uniform=None, **known).startswith("32 picks wait")
+
+
+def test_a_cut_is_never_silent():
+    assert words.size_note(200, 98_412, "tasks") == "Showing 200 of 98,412 tasks."
+    assert words.size_note(5, 5, "tasks") == "All 5 tasks."
+
+
+def test_a_task_that_could_not_be_picked_has_no_rank():
+    sentence = words.standing_sentence(rank=0, score=0.9, cutoff=0.4, code="unavailable", eligible=10)
+    assert sentence == "Not available: no rank (it could not be picked), score 0.9 against a cut-off of 0.4."
