@@ -13,8 +13,8 @@ import numpy as np
 
 from .config import Config, config_from
 from .errors import ConfigError
+from .problem import Cells
 from .scheduler import EnvSched, Worth
-from .selection import Cells
 
 __all__ = ["NAMES", "RoundRobin", "make_scheduler"]
 

@@ -18,6 +18,7 @@ from .config import Config
 from .keyed import mix, unit
 from .ledger import Ledger
 from .predictor import SHARES, Prediction, Predictor
+from .problem import Floats, Indices
 from .records import (
     EVIDENCE_STATES,
     OUTCOME_CODES,
@@ -27,7 +28,7 @@ from .records import (
     QuotaUse,
     Relation,
 )
-from .selection import Batch, Chosen, Floats, Indices
+from .selection import Batch, Chosen
 
 __all__ = ["Recorder", "StepScores"]
 

@@ -3,11 +3,9 @@
     score_i = value_i + sum over cells c of i of w_c [g(n_c + m_c + 1) - g(n_c + m_c)]
               - w_r sum over j in S of sim(i, j) sqrt(value_i value_j)
 
-with g(n) = n / (n + 1), n_c the discounted visits of a cell and m_c the picks of this step. g saturates: it
-favours what was rarely seen and stops taxing what was seen often, which log1p goes on doing (on replays of public
-logs that cost informative groups once the pool was half used). Gains only fall as the
-batch S grows, so a stale score is an upper bound and lazy greedy picks what the naive loop would (a test).
-With a temperature the score is the gain times exp(T Gumbel): the same order as log gain + T Gumbel, in the
+with g(n) = n / (n + 1), n_c the discounted visits of a cell and m_c the picks of this step (problem.py).
+Gains only fall as the batch S grows, so a stale score is an upper bound and lazy greedy picks what the naive
+loop would (a test). With a temperature the score is the gain times exp(T Gumbel): the same order as log gain + T Gumbel, in the
 gain's own unit, so that the draw is one more signed term. Scores are compared after rounding to 1e-9; ties
 go by a seeded order, itself a term below 1e-10. Everything recorded about a decision is taken from here at
 the moment of picking.
@@ -18,19 +16,18 @@ from __future__ import annotations
 import copy
 import heapq
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .keyed import Hashes, mix, unit
+from .keyed import mix, unit
+from .problem import Floats, Indices, Problem
 from .records import Relaxation
 
-__all__ = ["Batch", "Cells", "Chosen", "Problem", "rarity"]
+__all__ = ["Batch", "Chosen"]
 
-Floats = NDArray[np.float64]
-Indices = NDArray[np.int64]
 How = Literal["score", "uniform", "pinned", "floor", "relaxed"]
 
 DIGITS = 9
@@ -40,65 +37,6 @@ TIE = 1e-10
 FLOOR = 1e-9
 """Gains at or below 0 count as this much in a draw."""
 COIN, DRAW = 1, 2  # keys that tell the coin of a position from its draw
-
-
-def rarity(count: Floats) -> Floats:
-    """Gain of one more visit after `count`: g(n + 1) - g(n) = 1 / ((n + 1) (n + 2)) for g(n) = n / (n + 1)."""
-    return 1.0 / ((count + 1.0) * (count + 2.0))
-
-
-class Cells(NamedTuple):
-    """One kind of coverage: every task lies in at most one of C cells."""
-
-    term: str
-    """Name of its term."""
-    cell: Indices
-    """Cell of each task [N]; -1 = none."""
-    counts: Floats
-    """Visits before this step [C], discounted, open picks included."""
-    weight: float
-    shape: Literal["rare", "turn"] = "rare"
-    """rare: g(n) = n / (n + 1). turn: g(n) = -n^2 / 2, strictly by turns."""
-
-    def marginal(self, picked: Floats) -> Floats:
-        """Gain of one more visit to each cell [C] after `picked` picks [C] of this step."""
-        count = self.counts + picked
-        return self.weight * (rarity(count) if self.shape == "rare" else -count)
-
-
-class Problem(NamedTuple):
-    """Everything a step's batch depends on, frozen when the step begins."""
-
-    terms: Mapping[str, Floats]
-    """Fixed signed terms of every task [N]."""
-    value: Floats
-    """What a pick is worth [N], >= 0; scales the similarity penalty."""
-    cells: Sequence[Cells]
-    env: Indices
-    """Environment of each task [N]."""
-    limit: Indices
-    """Most picks per environment [E]."""
-    floor: Indices
-    """Fewest picks per environment [E]."""
-    eligible: NDArray[np.bool_]
-    """Tasks that may be picked [N]."""
-    reserve: NDArray[np.bool_]
-    """Tasks that may be picked if nothing else is left [N] (cooling down)."""
-    pinned: Sequence[int]
-    similar: Callable[[int], tuple[NDArray[np.int32], NDArray[np.float32]]]
-    """Neighbours of a task and their similarity in [0, 1]."""
-    weight_similarity: float
-    temperature: float
-    gumbel: Floats
-    """Standard Gumbel numbers [N]; empty when the temperature is 0."""
-    tie: Floats
-    """Seeded order in [0, 1) [N]."""
-    uniform_share: float
-    seed_hash: Hashes
-    """64 bits of (seed, step) [1]."""
-    size: int
-    """Picks in the whole step (B)."""
-    env_names: Sequence[str]
 
 
 class Chosen(NamedTuple):

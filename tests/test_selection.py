@@ -10,8 +10,9 @@ from scheduler_checks import TOOLS, outcome
 
 from envsched_core.baselines import make_scheduler
 from envsched_core.config import config_from
+from envsched_core.problem import Cells, Problem
 from envsched_core.records import GroupResult, TaskSpec
-from envsched_core.selection import Batch, Cells, Problem
+from envsched_core.selection import Batch
 
 N = 60
 

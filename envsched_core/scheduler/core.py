@@ -32,9 +32,10 @@ from envsched_core.keyed import gumbel, mix, unit
 from envsched_core.ledger import Ledger
 from envsched_core.moments import Discount, Floats, is_flat
 from envsched_core.predictor import Predictor
+from envsched_core.problem import Cells, Problem, rarity
 from envsched_core.recording import Recorder, Settled, StepScores
 from envsched_core.records import Decision, Explanation, GroupResult, TaskSpec
-from envsched_core.selection import Batch, Cells, Problem, rarity
+from envsched_core.selection import Batch
 
 from .protocol import Worth
 from .state import load, save
@@ -325,7 +326,7 @@ class EnvSched:
         return np.concatenate([r[0] for r in rows]), np.concatenate([r[1] for r in rows])
 
     def _worth(self) -> Worth:
-        """Exploitation (variance, usable chance), uncertainty and task coverage of every task; environments and patterns as cells."""
+        """Exploitation (variance, usable chance), uncertainty and coverage; environments and patterns as cells."""
         c, prediction = self.config, self.predictor.predict()
         variance = c.weight_variance * 4.0 * prediction.variance
         usable = c.weight_usable * prediction.usable(c.group_size)

@@ -8,9 +8,9 @@ from typing import Any, NamedTuple, Protocol
 from envsched_core.config import Config
 from envsched_core.graph import DualRelationGraph
 from envsched_core.moments import Floats
+from envsched_core.problem import Cells
 from envsched_core.recording import StepScores
 from envsched_core.records import Decision, Explanation, GroupResult, TaskSpec
-from envsched_core.selection import Cells
 
 __all__ = ["Scheduler", "Worth"]
 
