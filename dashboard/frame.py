@@ -59,7 +59,7 @@ def draw() -> Frame:
         step = _step_picker(steps)
         filters = _filters(run, bool(row["scheduler"]))
         task = _task_picker(run, filters)
-        _status(run, steps)
+        _status(run, steps, alive=row["kind"] in ("live", "shadow"))
     return Frame(run, name, steps, step, filters, task, runs, "")
 
 
@@ -211,8 +211,8 @@ def _exists(run: Run, key: str) -> bool:
     return True
 
 
-def _status(run: Run, steps: list[int]) -> None:
-    """Events, age, unreadable lines; polls while the run is being written."""
+def _status(run: Run, steps: list[int], *, alive: bool) -> None:
+    """Events, age, unreadable lines; polls while the run is being written. `alive`: a trainer writes it."""
     fresh = loading.health(run).age < LIVE_SECONDS
     live = st.toggle("Follow new events", value=True, key="live", bind="query-params") and fresh
 
@@ -224,6 +224,8 @@ def _status(run: Run, steps: list[int]) -> None:
         if steps:
             parts.append(f"last step {steps[-1]}")
         st.caption(" · ".join(parts))
+        if alive and health.age >= LIVE_SECONDS:
+            st.caption(":material/pause_circle: no new event for a while; the writer may have stopped")
         if health.problems or health.unknown:
             st.caption(f":material/warning: unreadable lines: {len(health.problems) + health.unknown}")
 

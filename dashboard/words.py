@@ -25,6 +25,7 @@ __all__ = [
     "standing_sentence",
     "term",
     "variance",
+    "worth_sentence",
 ]
 
 MISSING = "n/a"
@@ -170,6 +171,22 @@ def batch_sentence(*, step: int, picks: int, envs: int, draws: int, bound: int, 
     if answered:
         return f"{text}; {count(mixed)} of the {count(answered)} observed groups had mixed rewards."
     return f"{text}; no result has come in yet."
+
+
+def worth_sentence(totals: Mapping[str, float]) -> str:
+    """How much of what was gained is exploitation and how much coverage; penalties and the draw beside it."""
+    kinds = {"exploitation": 0.0, "coverage": 0.0, "draw": 0.0, "penalty": 0.0}
+    for name, value in totals.items():
+        kind = "coverage" if name.startswith(("coverage_", "turn_")) else "penalty" if value < 0 else "exploitation"
+        kinds["draw" if name == "draw" else kind] += value
+    whole = kinds["exploitation"] + kinds["coverage"]
+    if whole <= 0:
+        return "No term of the score was positive."
+    text = f"Exploitation {percent(kinds['exploitation'] / whole)}, coverage {percent(kinds['coverage'] / whole)}"
+    for kind, said in (("penalty", "similarity took off"), ("draw", "the draw added")):
+        if abs(kinds[kind]) > 0.005 * whole:
+            text += f"; {said} {percent(abs(kinds[kind]) / whole)}"
+    return text + "."
 
 
 def prediction_sentence(*, mean: float, low: float, high: float, value: float, usable: float, rollouts: float) -> str:

@@ -125,13 +125,14 @@ class Traces:
         self.drift = np.concatenate([self.drift, np.zeros(more)])
         self.last_mean = np.concatenate([self.last_mean, np.full(more, np.nan)])
 
-    def add(self, task: int, mapped: NDArray[np.float64], calls: Sequence[tuple[str, ...]]) -> None:
+    def add(self, task: int, mapped: Sequence[float], calls: Sequence[tuple[str, ...]]) -> None:
         """Take in one group: mapped rewards [G] and the observed tool names of each rollout."""
-        edges = (mapped <= 1e-9, mapped < 0.5, mapped < 1 - 1e-9)
-        self.mass[task] += np.bincount(np.select(edges, [0, 1, 2], 3), minlength=4)
+        for reward in mapped:
+            self.mass[task, 0 if reward <= 1e-9 else 1 if reward < 0.5 else 2 if reward < 1 - 1e-9 else 3] += 1.0
+        mean = sum(mapped) / len(mapped)
         if not np.isnan(self.last_mean[task]):
-            self.drift[task] = 0.5 * self.drift[task] + 0.5 * (mapped.mean() - self.last_mean[task])
-        self.last_mean[task] = mapped.mean()
+            self.drift[task] = 0.5 * self.drift[task] + 0.5 * (mean - self.last_mean[task])
+        self.last_mean[task] = mean
         if calls:
             kept = self.calls.setdefault(task, [])
             kept.extend(calls[: self.MOST_SEQUENCES])

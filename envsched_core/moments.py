@@ -27,14 +27,17 @@ RENORMALISE_AT = 64.0
 
 def population_variance(rewards: Sequence[float]) -> float:
     """Mean squared deviation from the mean, in squared reward units; 0 for fewer than two rewards."""
-    return float(np.var(np.asarray(rewards, dtype=float))) if len(rewards) > 1 else 0.0
+    if len(rewards) < 2:
+        return 0.0
+    mean = sum(rewards) / len(rewards)
+    return sum((r - mean) ** 2 for r in rewards) / len(rewards)
 
 
 def is_flat(rewards: Sequence[float], min_std: float = 0.0, min_range: float = 1e-9) -> bool:
     """Whether a group teaches nothing: its rewards spread by no more than the two thresholds (reward units)."""
     if len(rewards) < 2:
         return True
-    return max(rewards) - min(rewards) <= min_range or population_variance(rewards) ** 0.5 <= min_std
+    return max(rewards) - min(rewards) <= min_range or population_variance(rewards) <= min_std**2
 
 
 class Group(NamedTuple):
@@ -52,6 +55,8 @@ class Group(NamedTuple):
     """Unbiased variance of its mapped rewards; 0 when G = 1."""
     mixed: bool
     """Whether its rewards differ (by more than `min_std` and `min_range`)."""
+    mapped: tuple[float, ...]
+    """Its rewards, mapped to [0, 1]."""
 
 
 class Discount:
@@ -164,16 +169,21 @@ class RewardMoments:
 
     def group(self, task: int, result: GroupResult, step: int) -> Group:
         """Map one result to [0, 1]; rewards outside a declared range are clipped and counted."""
-        env = self.env[task]
-        raw = (np.asarray(result.rewards, dtype=float) - self.low[env]) / max(self.high[env] - self.low[env], 1e-300)
-        mapped = np.clip(raw, 0.0, 1.0)
-        self.clipped += int(np.count_nonzero((raw < -1e-9) | (raw > 1 + 1e-9)))
-        size = len(mapped)
-        variance = float(mapped.var(ddof=1)) if size > 1 else 0.0
-        if self.two_ended[env] and np.any((mapped > 1e-9) & (mapped < 1 - 1e-9)):
+        env = int(self.env[task])
+        mapped = self._mapped(env, result.rewards)
+        size, total = len(mapped), sum(mapped)
+        mean = total / size
+        variance = sum((r - mean) ** 2 for r in mapped) / (size - 1) if size > 1 else 0.0
+        if self.two_ended[env] and any(1e-9 < r < 1 - 1e-9 for r in mapped):
             self.two_ended[env] = False
-        mixed = not is_flat(result.rewards, *self.flat)
-        return Group(task, step, size, float(mapped.sum()), float(mapped.mean()), variance, mixed)
+        return Group(task, step, size, total, mean, variance, not is_flat(result.rewards, *self.flat), mapped)
+
+    def _mapped(self, env: int, rewards: Sequence[float]) -> tuple[float, ...]:
+        """Rewards on the environment's scale, mapped to [0, 1]. Plain floats: a group is too small for an array."""
+        low, span = float(self.low[env]), max(float(self.high[env] - self.low[env]), 1e-300)
+        raw = [(r - low) / span for r in rewards]
+        self.clipped += sum(not -1e-9 <= r <= 1 + 1e-9 for r in raw)
+        return tuple(min(max(r, 0.0), 1.0) for r in raw)
 
     def add(self, groups: Sequence[Group], expected: Sequence[float] | Floats) -> None:
         """Take in groups (each once); order does not matter beyond float addition, so callers sort them.

@@ -83,15 +83,23 @@ class Prediction(NamedTuple):
         low, high = special.betaincinv(self.a, b, tail), special.betaincinv(self.a, b, 1.0 - tail)
         return np.asarray(low, dtype=float), np.asarray(high, dtype=float)
 
-    def usable(self, group_size: int | NDArray[Any]) -> Floats:
+    def usable(self, group_size: int) -> Floats:
         """Chance [M] that a group of G is mixed: `mixing` times 1 - B(a+G, b)/B(a, b) - B(a, b+G)/B(a, b).
 
         The second factor is exact for binary rewards; the first corrects it by what the environment showed.
         """
-        a, b, g = self.a, self.n - self.a, group_size
-        base = special.betaln(a, b)
-        flat = np.exp(special.betaln(a + g, b) - base) + np.exp(special.betaln(a, b + g) - base)
-        return np.asarray(np.clip(self.mixing * np.maximum(1.0 - flat, 0.0), 0.0, 1.0))
+        flat = _run_chance(self.a, self.n, group_size) + _run_chance(self.n - self.a, self.n, group_size)
+        return np.clip(self.mixing * np.maximum(1.0 - flat, 0.0), 0.0, 1.0)
+
+
+def _run_chance(a: Floats, n: Floats, size: int) -> Floats:
+    """B(a + size, n - a) / B(a, n - a): the chance of `size` successes in a row, as a product (no log-gamma)."""
+    if size > 64:
+        return np.asarray(np.exp(special.betaln(a + size, n - a) - special.betaln(a, n - a)))
+    chance = np.ones_like(a)
+    for k in range(size):
+        chance *= (a + k) / (n + k)
+    return chance
 
 
 class Environments(NamedTuple):
@@ -197,11 +205,19 @@ class Predictor:
         if not groups:
             return
         self._score(groups)
-        binary = self.predict(np.array([g.task for g in groups]))._replace(mixing=np.ones(len(groups)))
-        expected = binary.usable(np.array([g.size for g in groups]))
+        expected = self._expected_mixed(groups)
         self._environments.clear()
         self.moments.add(groups, expected)
         self._propagate(groups)
+
+    def _expected_mixed(self, groups: Sequence[Group]) -> Floats:
+        """Chance given to each group of being mixed, were rewards binary, from the state before it."""
+        sizes = np.array([g.size for g in groups])
+        binary = self.predict(np.array([g.task for g in groups]))._replace(mixing=np.ones(len(groups)))
+        out = np.zeros(len(groups))
+        for size in np.unique(sizes):
+            out[sizes == size] = binary.usable(int(size))[sizes == size]
+        return out
 
     def _propagate(self, groups: Sequence[Group]) -> None:
         if self.graph is None:

@@ -149,13 +149,13 @@ class Recorder:
             return ()
         sources = self.predictor.sources(tasks)
         prediction = self.predictor.predict(tasks)
+        low, high = prediction.interval()
+        numbers = (prediction.mean, prediction.variance, prediction.sd, low, high)
         facts = _Facts(
-            prediction=prediction,
-            interval=prediction.interval(),
-            usable=prediction.usable(self.config.group_size),
-            shares=sources / sources.sum(axis=1, keepdims=True),
-            states=self.states()[tasks],
-            ranks=settled.ranks(tasks),
+            numbers=_rounded(np.column_stack([*numbers, prediction.usable(self.config.group_size), prediction.n])),
+            shares=_rounded(sources / sources.sum(axis=1, keepdims=True)),
+            states=self.states()[tasks].tolist(),
+            ranks=settled.ranks(tasks).tolist(),
         )
         return tuple(
             self._candidate(settled, int(task), kind, facts, i)
@@ -167,6 +167,7 @@ class Recorder:
         pick = batch.chosen.get(task)
         terms = pick.terms if pick else batch.terms_of(task)
         last = int(moments.last_step[task])
+        mean, variance, sd, low, high, usable, rollouts = facts.numbers[i]
         return Candidate(
             env=spec.env,
             task=spec.task,
@@ -175,21 +176,21 @@ class Recorder:
             position=pick.position if pick else None,
             pick_id=self.ledger.by_task.get(task) if pick else None,
             score=_r(pick.score if pick else float(settled.keys[task])),
-            rank=int(facts.ranks[i]),
+            rank=facts.ranks[i],
             terms={name: _r(value) for name, value in terms.items()},
-            mean=_r(facts.prediction.mean[i]),
-            variance=_r(facts.prediction.variance[i]),
-            sd=_r(facts.prediction.sd[i]),
-            low=_r(facts.interval[0][i]),
-            high=_r(facts.interval[1][i]),
-            usable=_r(facts.usable[i]),
-            shares={name: _r(facts.shares[i, k]) for k, name in enumerate(SHARES)},
-            rollouts=_r(facts.prediction.n[i]),
-            state=EVIDENCE_STATES[facts.states[i]],
+            mean=mean,
+            variance=variance,
+            sd=sd,
+            low=low,
+            high=high,
+            usable=usable,
+            shares=dict(zip(SHARES, facts.shares[i], strict=True)),
+            rollouts=rollouts,
+            state=EVIDENCE_STATES[facts.states[i]],  # type: ignore[arg-type]  # one of the literals
             groups=int(moments.groups[task]),
             last_step=last if last >= 0 else None,
             details=self._details(settled, task, pick),
-            evidence=self._evidence(task, EVIDENCE_KEPT[kept], float(facts.prediction.n[i])),
+            evidence=self._evidence(task, EVIDENCE_KEPT[kept], rollouts),
         )
 
     def _details(self, settled: Settled, task: int, pick: Chosen | None) -> dict[str, float | str]:
@@ -287,14 +288,13 @@ class Recorder:
 
 
 class _Facts(NamedTuple):
-    """Per-candidate arrays [M], computed together."""
+    """What is written of each of M candidates, computed together."""
 
-    prediction: Prediction
-    interval: tuple[Floats, Floats]
-    usable: Floats
-    shares: Floats
-    states: NDArray[np.int8]
-    ranks: NDArray[np.int32]
+    numbers: list[list[float]]
+    """Mean, variance, sd, low, high, usable, rollouts."""
+    shares: list[list[float]]
+    states: list[int]
+    ranks: list[int]
 
 
 class Settled(NamedTuple):
@@ -321,6 +321,12 @@ class Settled(NamedTuple):
 
 def _relation(name: str) -> Relation:
     return "own" if name == "own" else "within" if name == "within" else "cross"
+
+
+def _rounded(array: Floats) -> list[list[float]]:
+    """Rows of plain floats to 12 decimals."""
+    rows: list[list[float]] = np.round(array, 12).tolist()
+    return rows
 
 
 def _r(value: Any) -> Any:

@@ -85,9 +85,9 @@ def test_observed_calls_and_rewards_link_tasks_without_reference_paths() -> None
     traces = Traces()
     traces.grow(3)
     assert built(tasks, traces=traces).cross.nnz == 0
-    traces.add(0, np.array([0.0, 1.0]), [("get_order", "send_email")])
-    traces.add(1, np.array([0.0, 1.0]), [("fetch_mail", "notify_user")])
-    traces.add(2, np.array([0.5, 0.7]), [("delete_row",)])
+    traces.add(0, [0.0, 1.0], [("get_order", "send_email")])
+    traces.add(1, [0.0, 1.0], [("fetch_mail", "notify_user")])
+    traces.add(2, [0.5, 0.7], [("delete_row",)])
     graph = built(tasks, config_from({"neighbours": 1}), traces)
     assert 1 in graph.row("cross", 0)[0]
     assert graph.pattern[0] == graph.pattern[1]

@@ -62,3 +62,9 @@ def test_a_cut_is_never_silent():
 def test_a_task_that_could_not_be_picked_has_no_rank():
     sentence = words.standing_sentence(rank=0, score=0.9, cutoff=0.4, code="unavailable", eligible=10)
     assert sentence == "Not available: no rank (it could not be picked), score 0.9 against a cut-off of 0.4."
+
+
+def test_what_picks_were_worth_is_split_into_exploitation_and_coverage():
+    totals = {"exploitation": 0.6, "uncertainty": 0.2, "coverage_task": 0.2, "similarity_penalty": -0.1, "draw": 0.0}
+    assert words.worth_sentence(totals) == "Exploitation 80%, coverage 20%; similarity took off 10%."
+    assert words.worth_sentence({}) == "No term of the score was positive."

@@ -64,6 +64,7 @@ def _composition(table: pd.DataFrame, frame: Frame) -> None:
 def _worth(run: Run, step: int) -> None:
     st.markdown("**What the picks were scored for**")
     totals = loading.term_totals(run, step)
+    st.caption(words.worth_sentence(dict(zip(totals["name"], totals["total"], strict=True))))
     parts.chart(charts.term_totals(totals), totals, key="term_totals", alt="Mean signed terms per pick")
     st.markdown("**How every task of the pool ended**")
     counts = loading.outcome_counts(run, step)

@@ -231,19 +231,14 @@ class EnvSched:
             self.predictor.remap()
         groups = [moments.group(index[r.key], r, self._step_of(r)) for r in scored]
         self.predictor.observe(groups)
-        for result in scored:
-            self._trace(index[result.key], result)
+        for group, result in zip(groups, scored, strict=True):
+            self.traces.add(group.task, group.mapped, result.calls)
+        self._fresh_traces += len(scored)
         self._learn(scored)
 
     def _step_of(self, result: GroupResult) -> int:
         """A result from the future counts as of now."""
         return min(self.step if result.step is None else result.step, self.step)
-
-    def _trace(self, task: int, result: GroupResult) -> None:
-        moments, env = self.predictor.moments, self.catalogue.env[task]
-        span = moments.high[env] - moments.low[env]
-        self.traces.add(task, np.clip((np.array(result.rewards) - moments.low[env]) / span, 0, 1), result.calls)
-        self._fresh_traces += 1
 
     def _learn(self, results: Sequence[GroupResult]) -> None:
         """Hook for baselines with statistics of their own."""

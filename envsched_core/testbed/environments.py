@@ -103,9 +103,9 @@ def _draw_flags(spec: WorldSpec, rng: np.random.Generator, hard: bool) -> int:
     return drawn if spec.shared_flags < 0 else spec.shared_flags
 
 
-def _word(rng: np.random.Generator, choices: Sequence[str], chance: float) -> str:
+def _word(rng: np.random.Generator, choices: w.Words, chance: float) -> str:
     """One of `choices`, or jargon with the given chance."""
-    common, own = pick(rng, choices), w.jargon(rng)
+    common, own = (w.say(rng, choices) if len(choices) == 2 else pick(rng, choices)), w.jargon(rng)
     return own if rng.random() < chance else common
 
 
@@ -149,8 +149,8 @@ def _numbers(row: _Row, entities: Sequence[Entity], verbs: Sequence[str]) -> Int
         out[1] = w.word_id(verbs[row.op])
     if row.entity >= 0:
         out[3] = w.word_id(entities[row.entity].word)
-    if row.attribute >= 0:
-        out[5] = w.word_id(entities[row.entity].attribute_words[row.attribute])
+    if attribute >= 0:  # of the name, or of a documented parameter
+        out[5] = w.word_id(entities[row.entity].attribute_words[attribute])
     if row.other >= 0:
         out[7] = w.word_id(entities[row.other].word)
     return out

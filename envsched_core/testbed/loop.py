@@ -37,6 +37,8 @@ __all__ = ["EVALUATED", "Curve", "Learner", "Update", "advantages", "base_weight
 
 EVALUATED = (0, 5, 10, 20, 30, 40, 60, 80, 100, 120)
 """Steps after which held-out success is measured."""
+BASE_BATCH = 128
+"""Tasks of a step of the base policy."""
 HELD_OUT_DRAWS = 2
 """Rollouts of every held-out task at an evaluation."""
 
@@ -221,7 +223,7 @@ def _base_weights(seed: int, steps: int, local: bool) -> Floats:
     rng = np.random.default_rng((seed, steps))
     keys = list(easier.index)
     for step in range(steps):
-        learner.rollouts([keys[i] for i in rng.permutation(len(keys))[:32]], step)
+        learner.rollouts([keys[i] for i in rng.permutation(len(keys))[:BASE_BATCH]], step)
         learner.update()
     return learner.adam.weights
 

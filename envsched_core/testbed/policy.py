@@ -30,7 +30,9 @@ from .tools import (
     DELETED,
     ENTITY,
     ENTITY_WORD,
+    HINTS,
     OBJECT,
+    OPS,
     OTHER_OBJECT,
     OTHER_WORD,
     START,
@@ -50,21 +52,24 @@ FEATURES = 1 << BITS
 NONE = FEATURES
 MASK = np.uint64(FEATURES - 1)
 
-STATIC, DYNAMIC, COLUMNS = 9, 5, 14
+STATIC, DYNAMIC, COLUMNS = 9, 6, 15
 """Feature columns of a tool: those of the turn, and those that change with every call."""
 ARGUMENT_COLUMNS = 3
 MOST_TOOLS, MOST_CANDIDATES = 32, 16
 
 # kinds of features
 (K_VERB, K_ENTITY, K_SECOND, K_ATTRIBUTE, K_BIAS, K_OTHER, K_MATCH, K_TOOL, K_TOOL_VERB) = range(1, 10)
-(K_CODE, K_CODE_AFTER, K_DONE_SO_FAR, K_REPEAT, K_TOOL_CODE) = range(10, 15)
-(K_PLACE, K_PLACE_VERB, K_PLACE_ENV, K_VALUE, K_VALUE_MATCH, K_VALUE_VERB) = range(15, 21)
+(K_CODE, K_CODE_AFTER, K_DONE_SO_FAR, K_REPEAT, K_HINT, K_TOOL_CODE) = range(10, 16)
+(K_PLACE, K_PLACE_VERB, K_PLACE_ENV, K_VALUE, K_VALUE_MATCH, K_VALUE_VERB) = range(16, 22)
 
-COPYING, STOPPING = 2.5, 4.0
-"""How strongly an untrained policy is drawn to what the instruction names, and to stopping after a write, in nats."""
+COPYING, STOPPING, REPEATING = 4.0, 4.0, 4.0
+"""Inclinations of an untrained policy in nats: towards what is named, to stop after a write, against repeating a call."""
 
 DONE_WORD = w.word_id("<done>")
 """The word that stands for the end of a turn."""
+
+HINT_WORDS = np.array([w.word_id(w.API_VERBS[OPS[op]][0]) if op >= 0 else -1 for op in HINTS], dtype=np.int64)
+"""The word by which a result code's text names the way out [codes]; -1 = it names none."""
 
 
 class Arrays(NamedTuple):
@@ -112,7 +117,7 @@ class Scratch(NamedTuple):
     argument_chance: Floats
     """[MOST_CANDIDATES]"""
     repeated: Ints
-    """Whether each tool was called in this turn [MOST_TOOLS]."""
+    """0: the tool was not yet called in this turn, 1: it was, 2: it was the last call [MOST_TOOLS]."""
 
 
 class Player(NamedTuple):
@@ -149,11 +154,11 @@ def feature(kind: int, first: int, second: int, third: int) -> int:
 
 @compiled
 def matches(tool: Ints, ask: Ints) -> int:
-    """Which words of the instruction a tool's name repeats: entity, attribute, second entity, a bit each."""
+    """Which words of the instruction a tool repeats: entity, attribute, second entity, verb; a bit each."""
     entity = tool[ENTITY_WORD] > 0 and tool[ENTITY_WORD] == ask[ENTITY_WORD]
     attribute = tool[ATTRIBUTE_WORD] > 0 and tool[ATTRIBUTE_WORD] == ask[ATTRIBUTE_WORD]
     other = tool[OTHER_WORD] > 0 and tool[OTHER_WORD] == ask[OTHER_WORD]
-    return int(entity) + 2 * int(attribute) + 4 * int(other)
+    return int(entity) + 2 * int(attribute) + 4 * int(other) + 8 * int(tool[VERB] == ask[VERB])
 
 
 @compiled
@@ -196,8 +201,9 @@ def tool_chances(player: Player, env: int, last_code: int, last_verb: int, so_fa
         out[9] = feature(K_CODE, verb, last_code, 0)
         out[10] = feature(K_CODE_AFTER, verb, last_code, last_verb)
         out[11] = feature(K_DONE_SO_FAR, verb, so_far, 0)
-        out[12] = feature(K_REPEAT, verb, scratch.repeated[t], 0)
-        out[13] = feature(K_TOOL_CODE, own, t, last_code) if arrays.local else NONE
+        out[12] = feature(K_REPEAT, scratch.repeated[t], last_code, 0)
+        out[13] = feature(K_HINT, int(verb == HINT_WORDS[last_code]), 0, 0)
+        out[14] = feature(K_TOOL_CODE, own, t, last_code) if arrays.local else NONE
         scratch.chance[t] = scratch.fixed[t] + weight_of(player.weights, out[STATIC:])
     softmax(scratch.chance, count)
 
@@ -271,12 +277,15 @@ def value_chances(player: Player, env: int, tool: Ints, ask: Ints) -> int:
 def initial_weights() -> Floats:
     """Weights of an untrained policy [FEATURES + 1].
 
-    It knows no word, no API and no obstacle. It is drawn to what the instruction names, does not say that
-    it is done before anything was done, and is inclined to when a write went through.
+    It knows no word, no API and no obstacle. It is drawn to what the instruction or an error names, does not
+    repeat itself, does not say that it is done before anything was, and is inclined to when a write went through.
     """
     weights = np.zeros(FEATURES + 1)
-    for bits in range(1, 8):
+    for bits in range(1, 16):
         weights[feature(K_MATCH, bits, 0, 0)] = COPYING * bits.bit_count()
+    weights[feature(K_HINT, 1, 0, 0)] = COPYING
+    for code in range(len(HINTS)):
+        weights[feature(K_REPEAT, 2, code, 0)] = -REPEATING
     weights[feature(K_PLACE, 1, 0, 0)] = weights[feature(K_PLACE, 5, 0, 0)] = COPYING
     weights[feature(K_VALUE_MATCH, 1, 0, 0)] = COPYING
     weights[feature(K_CODE, DONE_WORD, START, 0)] = -STOPPING

@@ -130,7 +130,8 @@ def _turn(
         else:
             code = execute(base, arrays.flags[env], tool, item, other, value)
         verb, so_far = tool[VERB], so_far | SO_FAR[code]
-        scratch.repeated[picked] = 1
+        scratch.repeated[:] = np.minimum(scratch.repeated, 1)
+        scratch.repeated[picked] = 2
         row = trace[call]
         row[1], row[2], row[3], row[4], row[5] = picked, item, other, value, code
     return CALLS_A_TURN, total

@@ -115,14 +115,14 @@ def _draw_ask(
     if op == ASSIGN:
         others = np.flatnonzero(base.rows[:, 0] == tool[6])
         other = int(pick(rng, others[others != base.rows[item, LINK]]))
-        other_word = pick(rng, env.entities[tool[6]].names)
+        other_word = w.say(rng, env.entities[tool[6]].names)
     if op in (CREATE, UPDATE):
         attribute = entity.attributes[tool[4]]
-        attribute_word = pick(rng, w.ATTRIBUTES[attribute][0])
+        attribute_word = w.say(rng, w.ATTRIBUTES[attribute][0])
         now = base.rows[item, 1 + tool[4]] if op == UPDATE else -1
         value = pick(rng, [v for v in range(w.VALUES_EACH) if v != now])
-        value_word = pick(rng, w.ATTRIBUTES[attribute][1][value])
-    verb, noun = pick(rng, w.ASK_VERBS[OPS[op]]), pick(rng, entity.names)
+        value_word = w.say(rng, w.ATTRIBUTES[attribute][1][value])
+    verb, noun = pick(rng, w.ASK_VERBS[OPS[op]]), w.say(rng, entity.names)
     ask = np.zeros(ASK_COLUMNS, dtype=np.int64)
     ids = [w.word_id(x) if x else 0 for x in (verb, noun, attribute_word, other_word, value_word)]
     ask[:8] = op, ids[0], tool[2], ids[1], tool[4], ids[2], tool[6], ids[3]

@@ -11,7 +11,7 @@ import numpy as np
 
 from envsched_core.keyed import name_hash
 
-__all__ = ["API_VERBS", "ASK_VERBS", "ATTRIBUTES", "DOMAINS", "FILLERS", "NAMES", "VALUES_EACH", "jargon", "word_id"]
+__all__ = ["API_VERBS", "ASK_VERBS", "ATTRIBUTES", "DOMAINS", "FILLERS", "NAMES", "SYNONYM", "VALUES_EACH", "jargon", "say", "word_id"]
 
 Words = tuple[str, ...]
 
@@ -100,26 +100,28 @@ ATTRIBUTES: dict[str, tuple[Words, tuple[Words, ...]]] = {
 """Attribute -> its two words and its four values, each with two words; the first is the API's."""
 
 VALUES_EACH = 4
+SYNONYM = 0.2
+"""Chance that a user or an API says the second word of an entity, attribute or value."""
 
 ASK_VERBS: dict[str, Words] = {
-    "create": ("create", "add", "register", "open", "enter"),
-    "update": ("update", "change", "set", "modify", "correct"),
-    "delete": ("delete", "remove", "cancel", "drop", "erase"),
-    "assign": ("assign", "give", "hand", "route", "allocate"),
+    "create": ("create", "add", "register"),
+    "update": ("update", "change", "correct"),
+    "delete": ("delete", "remove", "cancel"),
+    "assign": ("assign", "give", "route"),
 }
 """What a user says."""
 
 API_VERBS: dict[str, Words] = {
-    "find": ("find", "search", "locate", "query"),
-    "get": ("get", "read", "show", "fetch"),
-    "create": ("create", "add", "insert", "register"),
-    "update": ("update", "set", "change", "modify"),
-    "delete": ("delete", "remove", "drop", "cancel"),
-    "assign": ("assign", "route", "allocate", "transfer"),
+    "find": ("find", "search", "locate"),
+    "get": ("get", "read", "show"),
+    "create": ("create", "add", "insert"),
+    "update": ("update", "set", "change"),
+    "delete": ("delete", "remove", "drop"),
+    "assign": ("assign", "route", "transfer"),
     "help": ("help", "docs"),
-    "login": ("login", "authenticate", "signin"),
+    "login": ("login", "authenticate"),
     "unlock": ("unlock", "release"),
-    "confirm": ("confirm", "commit", "approve"),
+    "confirm": ("confirm", "commit"),
 }
 """What an API calls its operations; each API has one verb for each."""
 
@@ -138,6 +140,11 @@ _VOWELS = tuple("a e i o u ai ou".split())
 def word_id(word: str) -> int:
     """A stable number in [1, 2^31) by which the policy knows a word."""
     return (name_hash(word) >> 34) + 1
+
+
+def say(rng: np.random.Generator, words: Words) -> str:
+    """One word for something that has two."""
+    return words[int(rng.random() < SYNONYM)]
 
 
 def jargon(rng: np.random.Generator) -> str:
