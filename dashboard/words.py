@@ -45,7 +45,8 @@ OUTCOMES: dict[str, tuple[str, str]] = {
 """Outcome code -> (sign, words): never told by colour alone."""
 
 TERMS: dict[str, str] = {
-    "exploitation": "predicted variance",
+    "exploitation_variance": "predicted variance",
+    "exploitation_usable": "chance of a mixed group",
     "uncertainty": "uncertainty",
     "coverage_environment": "environment coverage",
     "coverage_pattern": "pattern coverage",

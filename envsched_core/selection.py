@@ -6,9 +6,9 @@
 with g(n) = n / (n + 1), n_c the discounted visits of a cell and m_c the picks of this step (problem.py).
 Gains only fall as the batch S grows, so a stale score is an upper bound and lazy greedy picks what the naive
 loop would (a test). With a temperature the score is the gain times exp(T Gumbel): the same order as
-log gain + T Gumbel, in the gain's own unit, so that the draw is one more signed term. Scores are compared after rounding to 1e-9; ties
-go by a seeded order, itself a term below 1e-10. Everything recorded about a decision is taken from here at
-the moment of picking.
+log gain + T Gumbel, in the gain's own unit, so that the draw is one more signed term. Scores are compared
+after rounding to 1e-9; ties go by a seeded order, itself a term below 1e-10. Everything recorded about a
+decision is taken from here at the moment of picking.
 """
 
 from __future__ import annotations

@@ -61,7 +61,7 @@ def test_no_chart_carries_markup_of_a_log(figure):
 
 
 def test_a_waterfall_adds_up_to_the_score():
-    figure = charts.waterfall({"exploitation": 0.8, "similarity_penalty": -0.3, "tie_break": 1e-11}, 0.5, 0.4)
+    figure = charts.waterfall({"exploitation_variance": 0.8, "similarity_penalty": -0.3, "tie_break": 1e-11}, 0.5, 0.4)
     trace = figure.data[0]
     assert list(trace.measure) == ["relative", "relative", "total"]
     assert sum(trace.x[:-1]) == pytest.approx(trace.x[-1])

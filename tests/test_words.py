@@ -5,6 +5,9 @@ import math
 import pandas as pd
 import pytest
 
+from envsched_core.explanation import TERM_WORDS
+from envsched_core.views import OUTCOME_CODES
+
 words = pytest.importorskip("envsched_dashboard.words")
 
 
@@ -28,12 +31,15 @@ def test_age(seconds, said):
 
 
 def test_every_outcome_of_the_core_has_a_sign_and_words():
-    from envsched_core.views import OUTCOME_CODES
-
     assert set(words.OUTCOMES) == set(OUTCOME_CODES)
     assert len({sign for sign, _ in words.OUTCOMES.values()}) == len(words.OUTCOMES)
     assert words.outcome("new_code") == "new code"
     assert words.outcome(None) == "not on record"
+
+
+def test_every_term_of_the_core_has_words():
+    assert set(TERM_WORDS) <= set(words.TERMS)
+    assert words.term("new_term") == "new term"
 
 
 def test_reasons_carry_their_numbers():
@@ -65,6 +71,6 @@ def test_a_task_that_could_not_be_picked_has_no_rank():
 
 
 def test_what_picks_were_worth_is_split_into_exploitation_and_coverage():
-    totals = {"exploitation": 0.6, "uncertainty": 0.2, "coverage_task": 0.2, "similarity_penalty": -0.1, "draw": 0.0}
+    totals = {"exploitation_variance": 0.6, "uncertainty": 0.2, "coverage_task": 0.2, "similarity_penalty": -0.1}
     assert words.worth_sentence(totals) == "Exploitation 80%, coverage 20%; similarity took off 10%."
     assert words.worth_sentence({}) == "No term of the score was positive."

@@ -37,7 +37,7 @@ __all__ = ["EVALUATED", "Curve", "Learner", "Update", "advantages", "base_weight
 
 EVALUATED = (0, 5, 10, 20, 30, 40, 60, 80, 100, 120)
 """Steps after which held-out success is measured."""
-BASE_BATCH = 128
+BASE_BATCH = 256
 """Tasks of a step of the base policy."""
 HELD_OUT_DRAWS = 2
 """Rollouts of every held-out task at an evaluation."""

@@ -100,7 +100,7 @@ ATTRIBUTES: dict[str, tuple[Words, tuple[Words, ...]]] = {
 """Attribute -> its two words and its four values, each with two words; the first is the API's."""
 
 VALUES_EACH = 4
-SYNONYM = 0.2
+SYNONYM = 0.1
 """Chance that a user or an API says the second word of an entity, attribute or value."""
 
 ASK_VERBS: dict[str, Words] = {
