@@ -32,6 +32,8 @@ __all__ = [
 
 BLUE, VERMILION, GREEN, PURPLE, GREY = "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#8A8F98"
 SOURCE_COLOURS = {"own": BLUE, "within": GREEN, "cross": VERMILION, "environment": PURPLE, "global": GREY}
+GAP = "rgba(128, 128, 128, 0.16)"
+"""What lies behind cells: a gap must not look like a value."""
 VARIANCE_RANGE = (0.0, 0.25)
 """What every variance colour scale spans, so that colours mean the same at every step."""
 DIFFERENCE = [[0.0, "#2166AC"], [0.5, "#F7F7F7"], [1.0, "#B35806"]]
@@ -248,7 +250,7 @@ def variance_grid(
 
     A heatmap reports no clicks, so invisible squares lie over it.
     """
-    figure = _figure(max(320, min(70 + 15 * len(envs), 1700)), clickmode="event+select")
+    figure = _figure(max(320, min(70 + 15 * len(envs), 1700)), clickmode="event+select", plot_bgcolor=GAP)
     low, high = (-0.25, 0.25) if kind == "difference" else VARIANCE_RANGE
     names = [label(env, 32) for env in envs]
     rows = np.arange(len(names))

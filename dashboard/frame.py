@@ -45,6 +45,12 @@ class Frame(NamedTuple):
 def draw() -> Frame:
     """Draw the sidebar and return what it says."""
     parts.take_values()
+    frame = _draw()
+    parts.values_taken()
+    return frame
+
+
+def _draw() -> Frame:
     runs = loading.list_runs()
     if runs.empty:
         return Frame(None, "", [], None, Filters(), None, runs, "")
@@ -100,9 +106,10 @@ def _run_picker(runs: pd.DataFrame) -> str:
         st.query_params["run"] = names[0]
     elif st.session_state.get("run", raw) not in names:
         st.session_state["run"] = names[0]
+    st.caption("Run, newest first")
     chosen = st.selectbox(
         "Run", names, index=None, required=True, key="run", bind="query-params", on_change=parts.leave_run,
-        help="The runs of the folder, newest first.",
+        label_visibility="collapsed",
     )  # fmt: skip
     return str(chosen or names[0])
 

@@ -9,7 +9,18 @@ import pandas as pd
 import plotly.graph_objects as go
 import streamlit as st
 
-__all__ = ["chart", "csv", "go_to", "leave_run", "pick_row", "plain_text", "table", "take_values", "twin"]
+__all__ = [
+    "chart",
+    "csv",
+    "go_to",
+    "leave_run",
+    "pick_row",
+    "plain_text",
+    "table",
+    "take_values",
+    "twin",
+    "values_taken",
+]
 
 MISSING = "-"
 ROW = 35
@@ -40,11 +51,16 @@ def go_to(page: str, **values: Any) -> None:
 
 def take_values() -> None:
     """Set what `go_to` asked for; to be called before the widgets of the frame are drawn."""
-    values = st.session_state.pop("wanted", {})
+    values = st.session_state.get("wanted", {})
     if "run" in values:
         leave_run()
     for key, value in values.items():
         st.session_state[key] = value
+
+
+def values_taken() -> None:
+    """To be called when they are drawn: a run of the page that was cut short before that is not the last word."""
+    st.session_state.pop("wanted", None)
 
 
 def leave_run() -> None:

@@ -193,7 +193,7 @@ def worth_sentence(totals: Mapping[str, float]) -> str:
 def prediction_sentence(*, mean: float, low: float, high: float, value: float, usable: float, rollouts: float) -> str:
     """What was believed of a task when the batch was chosen."""
     return (
-        f"Predicted mean reward {number(mean)} (90 % interval {number(low)} to {number(high)}), variance "
+        f"Predicted mean reward {mean:.3f} (90 % interval {low:.3f} to {high:.3f}), variance "
         f"{variance(value)} of at most {VARIANCE_MOST}; the chance of a mixed group was {percent(usable)}. "
         f"Behind it stand {number(rollouts)} equivalent rollouts."
     )

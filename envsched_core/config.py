@@ -52,7 +52,7 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """weight of interaction-pattern coverage, of the same shape"""
     weight_task: NonNegative = 0.1
     """weight of task coverage, of the same shape: favours tasks not rolled out lately"""
-    weight_similarity: NonNegative = 0.02
+    weight_similarity: NonNegative = 0.1
     """weight of the similarity penalty between tasks of one batch"""
     coverage_half_life: NonNegative = 20.0
     """steps after which a past visit counts half for coverage; 0 = never ages"""

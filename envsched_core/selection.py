@@ -241,7 +241,7 @@ class Batch:
     def _draw_uniform(self) -> int | None:
         """A uniform draw from the tasks that may still be picked: by rejection, so that it costs no pass over N."""
         p, n = self.problem, len(self.eligible)
-        for attempt in range(64):
+        for attempt in range(64 if n else 0):
             task = int(unit(mix(p.seed_hash, DRAW, self.position, attempt))[0] * n)
             if self.eligible[task] and self.used[p.env[task]] < self.limit[p.env[task]]:
                 return task

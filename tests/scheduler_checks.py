@@ -228,7 +228,11 @@ def check_bad_results_do_not_raise(make: Make) -> None:
 
 
 def check_nothing_left(make: Make) -> None:
-    """A pool that runs dry gives fewer picks and says so."""
+    """A pool that is empty or runs dry gives fewer picks and says so; tasks may join in mid-step."""
+    empty = make(tasks=[])
+    assert not empty.ask(3, step=0).picks
+    empty.register(invented_tasks())
+    assert len(empty.ask(3, step=0).picks) == 3
     scheduler = make(tasks=[TaskSpec("shop", f"t{i}", draws=1) for i in range(5)])
     assert len(scheduler.ask(3, step=0).picks) == 3
     decision = scheduler.ask(8, step=1)

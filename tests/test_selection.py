@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scheduler_checks import TOOLS, outcome
 
 from envsched_core.baselines import make_scheduler
-from envsched_core.config import config_from
+from envsched_core.config import Config, config_from
 from envsched_core.problem import Cells, Problem
 from envsched_core.records import GroupResult, TaskSpec
 from envsched_core.selection import Batch
@@ -107,7 +107,7 @@ def twins(weight: float) -> set[str]:
 
 
 def test_near_duplicates_do_not_share_a_batch() -> None:
-    assert sorted(task[0] for task in twins(1.0)) == list("01234")
+    assert sorted(task[0] for task in twins(Config().weight_similarity)) == list("01234")
     assert len({task[0] for task in twins(0.0)}) < 5
 
 

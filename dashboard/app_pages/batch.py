@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pandas as pd
 import streamlit as st
 
@@ -26,22 +28,22 @@ def show(frame: Frame) -> None:
     composition = loading.composition(run, step)
     if composition.empty:
         return states.no_decisions(frame)
-    st.subheader(_sentence(run, step, composition), anchor=False)
+    steps = loading.steps(run)
+    row = steps[steps["step"] == step].iloc[0]
+    st.subheader(_sentence(row, composition), anchor=False)
     left, right = st.columns([3, 2], gap="medium")
     with left:
         _composition(composition, frame)
     with right:
-        _worth(run, step)
+        _worth(run, step, drawn=int(row["draws"]) == int(row["picks"]))
     _order(table, frame)
     _alike(run, step)
     return None
 
 
-def _sentence(run: Run, step: int, composition: pd.DataFrame) -> str:
-    table = loading.steps(run)
-    row = table[table["step"] == step].iloc[0]
+def _sentence(row: pd.Series[Any], composition: pd.DataFrame) -> str:
     return words.batch_sentence(
-        step=step,
+        step=int(row["step"]),
         picks=int(row["picks"]),
         envs=int(row["environments"]),
         draws=int(row["draws"]),
@@ -61,10 +63,13 @@ def _composition(table: pd.DataFrame, frame: Frame) -> None:
     parts.chart(charts.composition(shown), table, key="composition", alt="Picks by environment against quotas")
 
 
-def _worth(run: Run, step: int) -> None:
+def _worth(run: Run, step: int, *, drawn: bool) -> None:
     st.markdown("**What the picks were scored for**")
     totals = loading.term_totals(run, step)
-    st.caption(words.worth_sentence(dict(zip(totals["name"], totals["total"], strict=True))))
+    if drawn:
+        st.caption("Every pick was a uniform draw: these scores decided nothing.")
+    else:
+        st.caption(words.worth_sentence(dict(zip(totals["name"], totals["total"], strict=True))))
     parts.chart(charts.term_totals(totals), totals, key="term_totals", alt="Mean signed terms per pick")
     st.markdown("**How every task of the pool ended**")
     counts = loading.outcome_counts(run, step)
@@ -121,7 +126,7 @@ def _alike(run: Run, step: int) -> None:
     st.subheader("Picks that are alike", anchor=False)
     pairs = loading.redundancy(run, step)
     if pairs.empty:
-        st.caption("No two picks of this batch are tied in the graph.")
+        st.caption("No two picks of this batch are tied in a graph of this run.")
         return
     pairs = pairs.assign(a_position=pairs["a_position"] + 1, b_position=pairs["b_position"] + 1)
     st.caption(

@@ -40,13 +40,16 @@ def show(frame: Frame) -> None:
         found = loading.environment_graph(run, env, frame.step)
         parts.plain_text(f"Environment {env}")
     if found.version == 0:
-        st.info("This run has no graph: an imported log gets one when it is replayed.", icon=":material/info:")
+        st.info(
+            "There is no graph here: the scheduler uses none, or this is a log, which gets one when it is replayed.",
+            icon=":material/info:",
+        )
     else:
         _sizes(found, around=around)
         _key()
         keys = dict(zip(found.nodes["node"], found.nodes["key"], strict=True))
         graph_view(
-            _data(found, frame.task),
+            _data(found, frame.task, around=around),
             key="graph",
             height=620,
             on_click=lambda node: parts.go_to("decision", task=keys[node]),
@@ -105,18 +108,20 @@ def _key() -> None:
     )
 
 
-def _data(found: GraphMap, task: str | None) -> dict[str, Any]:
+def _data(found: GraphMap, task: str | None, *, around: bool) -> dict[str, Any]:
+    """What the component draws; around a task, edges that do not touch it are faint."""
     nodes, edges = found.nodes, found.edges
     fills = colours(nodes["variance"].to_numpy(dtype=float, na_value=np.nan))
-    labelled = len(nodes) <= LABELLED
-    shape = f"{found.version}:{','.join(map(str, nodes['node'].head(50)))}:{len(nodes)}"
     middle = nodes[nodes["centre"]]["env"].iloc[0] if nodes["centre"].any() else ""
+    labelled = int((nodes["env"] == middle).sum()) <= LABELLED
+    own = set(nodes[nodes["key"] == task]["node"] if around else nodes["node"])
+    shape = f"{found.version}:{','.join(map(str, nodes['node'].head(50)))}:{len(nodes)}"
     return {
         "shape": shape,
         "nodes": [
             _node(row, fill, task, middle, named=labelled) for row, fill in zip(nodes.itertuples(), fills, strict=True)
         ],
-        "edges": [_edge(row) for row in edges.itertuples()],
+        "edges": [_edge(row, faint=not {row.source, row.target} & own) for row in edges.itertuples()],
         "captions": [_caption(str(env), group) for env, group in nodes.groupby("env", sort=False)],
     }
 
@@ -152,12 +157,13 @@ def _short(text: str, most: int = 24) -> str:
     return text if len(text) <= most else text[: most - 1] + "…"
 
 
-def _edge(row: Any) -> dict[str, Any]:
+def _edge(row: Any, *, faint: bool) -> dict[str, Any]:
     cross = row.relation == "cross"
     return {
         "from": int(row.source),
         "to": int(row.target),
         "cross": cross,
+        "opacity": 0.2 if faint else 0.75,
         "width": 0.5 + 2.5 * float(row.weight),
         "colour": VERMILION if cross else GREY,
         "title": f"{'across' if cross else 'within'}, weight {row.weight:.2f}\n{row.parts}",

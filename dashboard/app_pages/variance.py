@@ -22,9 +22,9 @@ VIEWS: dict[str, Literal["predicted", "observed", "difference"]] = {
 }
 SAID = {
     "predicted": "Mean predicted variance over all tasks of the environment, as each batch was chosen.",
-    "observed": "Mean variance of the groups observed for each step. Blank: nothing was observed, which is not 0.",
+    "observed": "Mean variance of the groups observed for each step. Grey: nothing was observed, which is not 0.",
     "difference": "Observed minus predicted variance of the same tasks, the prediction as a group of that size shows "
-    "it. Blank: nothing was observed.",
+    "it. Grey: nothing was observed.",
 }
 
 
@@ -45,8 +45,9 @@ def show(frame: Frame) -> None:
         kind = VIEWS[_view()]
     grid = loading.variance_grid(run, kind, frame.filters.environments)
     st.subheader(_sentence(run, kind), anchor=False)
+    scale = "-0.25 to 0.25" if kind == "difference" else "0 to 0.25"
     st.caption(
-        f"{SAID[kind]} Rewards mapped to [0, 1]; colours span 0 to 0.25 at every step. Click a cell for its graph."
+        f"{SAID[kind]} Rewards mapped to [0, 1]; colours span {scale} at every step. Click a cell for its graph."
     )
     if len(grid.envs) < grid.total:
         st.caption(words.size_note(len(grid.envs), grid.total, "environments, most visited first"))

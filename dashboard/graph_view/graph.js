@@ -45,7 +45,7 @@ function captionOf(c, i, theme) {
 
 function edgeOf(e, i) {
   return { id: i, from: e.from, to: e.to, width: e.width, dashes: e.cross ? [7, 5] : false, title: tooltip(e.title),
-           color: { color: e.colour, highlight: e.colour, hover: e.colour, opacity: 0.75 } };
+           color: { color: e.colour, highlight: e.colour, hover: e.colour, opacity: e.opacity } };
 }
 
 export default function (component) {

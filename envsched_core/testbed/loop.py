@@ -124,7 +124,7 @@ class Learner:
         grad /= max(groups * self.group_size, 1)
         self.adam.step(grad)
         self._trained = True
-        return Update(groups, informative, float(np.linalg.norm(grad)))
+        return Update(groups, informative, float(np.sqrt(np.square(grad).sum())))
 
     def transcripts(self, group: GroupResult) -> list[Rollout]:
         """The rollouts of a group as messages; kept until the first rollouts after the next update.

@@ -18,7 +18,7 @@ from .policy import Floats
 
 __all__ = ["ORACLES", "Oracle", "make_oracle"]
 
-CANDIDATES = 1024
+CANDIDATES = 512
 """Tasks probed at a step."""
 PROBES = 16
 """Rollouts of each."""

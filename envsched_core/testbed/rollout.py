@@ -47,7 +47,7 @@ from .tools import (
 
 __all__ = ["CALLS_A_TURN", "TRACE_COLUMNS", "Episode", "add_gradients", "episode", "roll_out"]
 
-CALLS_A_TURN = 12
+CALLS_A_TURN = 16
 TRACE_COLUMNS = 6
 """Turn, tool, object, other, value, result code of every call."""
 FLAKY_DRAW = 4

@@ -66,7 +66,7 @@ def environment_graph(
 
 
 def ego_graph(
-    view: RunView, key: str, step: int | None, hops: int = 2, most_nodes: int = 120, most_edges: int = 400
+    view: RunView, key: str, step: int | None, hops: int = 2, most_nodes: int = 60, most_edges: int = 150
 ) -> GraphMap:
     """The tasks tied to one task, up to `hops` edges away, strongest first.
 

@@ -21,6 +21,8 @@ SPACING = 62.0
 """Pixels between neighbouring nodes of a disc."""
 GAP = 50.0
 """Pixels between discs."""
+WIDE = 1.35
+"""How much wider than high the whole is, as screens are."""
 GOLDEN_ANGLE = np.pi * (3.0 - np.sqrt(5.0))
 
 
@@ -101,5 +103,5 @@ def _spiral(radii: Floats) -> Floats:
         if i > 1:
             angle += (radii[i - 1] + radii[i] + GAP) / (distance + pitch * angle / (2 * np.pi))
         reach = distance + pitch * angle / (2 * np.pi)
-        out[i] = reach * np.cos(angle), reach * np.sin(angle)
+        out[i] = WIDE * reach * np.cos(angle), reach * np.sin(angle)
     return out
