@@ -20,7 +20,10 @@ __all__ = ["Frame", "draw"]
 
 LIVE_SECONDS = 60.0
 """A run whose events grew within so many seconds is being written."""
-POLL_SECONDS = 2.0
+POLL_SECONDS = ((LIVE_SECONDS, 2.0), (7_200.0, 10.0))
+"""(age of the newest event, seconds between looks): a training step can take long; later only on demand."""
+STALE_SECONDS = 600.0
+"""A live run without news for so long may have lost its writer."""
 MOST_TASKS = 5_000
 """Tasks offered in the picker; any other key can be typed."""
 
@@ -220,22 +223,24 @@ def _exists(run: Run, key: str) -> bool:
 
 def _status(run: Run, steps: list[int], *, alive: bool) -> None:
     """Events, age, unreadable lines; polls while the run is being written. `alive`: a trainer writes it."""
-    fresh = loading.health(run).age < LIVE_SECONDS
-    live = st.toggle("Follow new events", value=True, key="live", bind="query-params") and fresh
+    age = loading.health(run).age
+    every = next((seconds for most, seconds in POLL_SECONDS if age < most), None)
+    if not st.toggle("Follow new events", value=True, key="live", bind="query-params"):
+        every = None
 
     def line() -> None:
-        if live and loading.poll(run):
+        if every and loading.poll(run):
             st.rerun()
         health = loading.health(run)
         parts = [f"{words.count(health.events)} events", f"last {words.age(health.age)}"]
         if steps:
             parts.append(f"last step {steps[-1]}")
         st.caption(" · ".join(parts))
-        if alive and health.age >= LIVE_SECONDS:
-            st.caption(":material/pause_circle: no new event for a while; the writer may have stopped")
+        if alive and health.age >= STALE_SECONDS:
+            st.caption(":material/pause_circle: no new event for long; the writer may have stopped")
         if health.problems or health.unknown:
             st.caption(f":material/warning: unreadable lines: {len(health.problems) + health.unknown}")
 
-    st.fragment(line, run_every=POLL_SECONDS if live else None)()
-    if not live:
+    st.fragment(line, run_every=every)()
+    if not every:
         st.button("Check for new events", key="check", icon=":material/refresh:", type="tertiary")

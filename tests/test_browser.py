@@ -82,7 +82,6 @@ def site(tmp_path_factory) -> Iterator[Site]:
     runs = tmp_path_factory.mktemp("browser")
     write_log(runs / "log")
     write_run(runs / "demo", last_open=True)
-    write_run(runs / "growing", last_open=True)
     running = Site(runs)
     yield running.wait()
     running.stop()
@@ -222,6 +221,7 @@ def test_text_of_a_log_runs_nothing_and_is_shown_as_it_is(site, watch):
 
 
 def test_a_run_that_grows_is_followed_without_reloading(site, watch):
+    write_run(site.runs / "growing", last_open=True)
     page = watch.open(site.url("?run=growing"), "Overview")
     expect(page.get_by_text("30 events")).to_be_visible(timeout=15_000)
     from envsched_core.store import RunWriter

@@ -25,14 +25,13 @@ from .tools import (
     ASSIGNED,
     ATTRIBUTE,
     ATTRIBUTE_WORD,
+    CODE_NAMES,
     COMMITTED,
     CREATED,
     DELETED,
     ENTITY,
     ENTITY_WORD,
-    HINTS,
     OBJECT,
-    OPS,
     OTHER_OBJECT,
     OTHER_WORD,
     START,
@@ -52,24 +51,32 @@ FEATURES = 1 << BITS
 NONE = FEATURES
 MASK = np.uint64(FEATURES - 1)
 
-STATIC, DYNAMIC, COLUMNS = 9, 6, 15
+STATIC, DYNAMIC, COLUMNS = 10, 8, 18
 """Feature columns of a tool: those of the turn, and those that change with every call."""
 ARGUMENT_COLUMNS = 3
 MOST_TOOLS, MOST_CANDIDATES = 32, 16
 
-# kinds of features
-(K_VERB, K_ENTITY, K_SECOND, K_ATTRIBUTE, K_BIAS, K_OTHER, K_MATCH, K_TOOL, K_TOOL_VERB) = range(1, 10)
-(K_CODE, K_CODE_AFTER, K_DONE_SO_FAR, K_REPEAT, K_HINT, K_TOOL_CODE) = range(10, 16)
-(K_PLACE, K_PLACE_VERB, K_PLACE_ENV, K_VALUE, K_VALUE_MATCH, K_VALUE_VERB) = range(16, 22)
+# kinds of features: of the turn, of the moment, of arguments
+(
+    VERB_ASKED,
+    ENTITY_ASKED,
+    ENTITY_SECOND,
+    ATTRIBUTE_ASKED,
+    VERB_ALONE,
+    OTHER_ASKED,
+    MATCH,
+    TOOL,
+    TOOL_ASKED,
+    VERB_MATCH,
+) = range(1, 11)
+(CODE, CODE_AFTER, SO_FAR, REPEAT, TOOL_CODE, MATCH_CODE, ASKED_CODE, VERB_MATCH_CODE) = range(11, 19)
+(PLACE, PLACE_VERB, PLACE_ENVIRONMENT, VALUE_SAID, VALUE_MATCH, VALUE_VERB) = range(19, 25)
 
 COPYING, STOPPING, REPEATING = 4.0, 4.0, 4.0
 """Inclinations of an untrained policy in nats: towards what is named, to stop after a write, against repeating a call."""
 
 DONE_WORD = w.word_id("<done>")
 """The word that stands for the end of a turn."""
-
-HINT_WORDS = np.array([w.word_id(w.API_VERBS[OPS[op]][0]) if op >= 0 else -1 for op in HINTS], dtype=np.int64)
-"""The word by which a result code's text names the way out [codes]; -1 = it names none."""
 
 
 class Arrays(NamedTuple):
@@ -178,32 +185,36 @@ def turn_features(player: Player, env: int, ask: Ints) -> None:
     for t in range(arrays.n_tools[env]):
         tool, out = arrays.tools[env, t], scratch.columns[t]
         verb, asked = tool[VERB], ask[VERB]
-        out[0] = feature(K_VERB, verb, asked, 0)
-        out[1] = feature(K_ENTITY, tool[ENTITY_WORD], ask[ENTITY_WORD], 0)
-        out[2] = feature(K_SECOND, tool[ENTITY_WORD], ask[OTHER_WORD], 0)
-        out[3] = feature(K_ATTRIBUTE, tool[ATTRIBUTE_WORD], ask[ATTRIBUTE_WORD], 0)
-        out[4] = feature(K_BIAS, verb, 0, 0)
-        out[5] = feature(K_OTHER, tool[OTHER_WORD], ask[OTHER_WORD], 0)
-        out[6] = feature(K_MATCH, matches(tool, ask), 0, 0)
-        out[7] = feature(K_TOOL, own, t, 0) if arrays.local else NONE
-        out[8] = feature(K_TOOL_VERB, own, t, asked) if arrays.local else NONE
+        out[0] = feature(VERB_ASKED, verb, asked, 0)
+        out[1] = feature(ENTITY_ASKED, tool[ENTITY_WORD], ask[ENTITY_WORD], 0)
+        out[2] = feature(ENTITY_SECOND, tool[ENTITY_WORD], ask[OTHER_WORD], 0)
+        out[3] = feature(ATTRIBUTE_ASKED, tool[ATTRIBUTE_WORD], ask[ATTRIBUTE_WORD], 0)
+        out[4] = feature(VERB_ALONE, verb, 0, 0)
+        out[5] = feature(OTHER_ASKED, tool[OTHER_WORD], ask[OTHER_WORD], 0)
+        out[6] = feature(MATCH, matches(tool, ask), 0, 0)
+        out[7] = feature(TOOL, own, t, 0) if arrays.local else NONE
+        out[8] = feature(TOOL_ASKED, own, t, asked) if arrays.local else NONE
+        out[9] = feature(VERB_MATCH, verb, matches(tool, ask), 0)
         scratch.fixed[t] = weight_of(player.weights, out[:STATIC])
         scratch.repeated[t] = 0
 
 
 @compiled
-def tool_chances(player: Player, env: int, last_code: int, last_verb: int, so_far: int) -> None:
+def tool_chances(player: Player, env: int, ask: Ints, last_code: int, last_verb: int, so_far: int) -> None:
     """Fill the columns that change with every call, and the chance of each tool."""
     arrays, scratch = player.arrays, player.scratch
     count, own = arrays.n_tools[env], arrays.env_id[env]
     for t in range(count):
         verb, out = arrays.tools[env, t, VERB], scratch.columns[t]
-        out[9] = feature(K_CODE, verb, last_code, 0)
-        out[10] = feature(K_CODE_AFTER, verb, last_code, last_verb)
-        out[11] = feature(K_DONE_SO_FAR, verb, so_far, 0)
-        out[12] = feature(K_REPEAT, scratch.repeated[t], last_code, 0)
-        out[13] = feature(K_HINT, int(verb == HINT_WORDS[last_code]), 0, 0)
-        out[14] = feature(K_TOOL_CODE, own, t, last_code) if arrays.local else NONE
+        match = matches(arrays.tools[env, t], ask)
+        out[10] = feature(CODE, verb, last_code, 0)
+        out[11] = feature(CODE_AFTER, verb, last_code, last_verb)
+        out[12] = feature(SO_FAR, verb, so_far, 0)
+        out[13] = feature(REPEAT, scratch.repeated[t], last_code, 0)
+        out[14] = feature(TOOL_CODE, own, t, last_code) if arrays.local else NONE
+        out[15] = feature(MATCH_CODE, match, last_code, 0)
+        out[16] = feature(K_ASCODE, verb, ask[VERB], last_code)
+        out[17] = feature(VERB_MATCH_CODE, verb, match, last_code)
         scratch.chance[t] = scratch.fixed[t] + weight_of(player.weights, out[STATIC:])
     softmax(scratch.chance, count)
 
@@ -248,9 +259,9 @@ def object_chances(player: Player, env: int, verb: int, ask: Ints, rows: Ints, k
             continue
         role = place * 3 + (1 if item == ask[OBJECT] else 2 if item == ask[OTHER_OBJECT] else 0)
         out = scratch.argument_columns[count]
-        out[0] = feature(K_PLACE, role, 0, 0)
-        out[1] = feature(K_PLACE_VERB, verb, role, 0)
-        out[2] = feature(K_PLACE_ENV, own, role, 0) if arrays.local else NONE
+        out[0] = feature(PLACE, role, 0, 0)
+        out[1] = feature(PLACE_VERB, verb, role, 0)
+        out[2] = feature(PLACE_ENVIRONMENT, own, role, 0) if arrays.local else NONE
         scratch.candidates[count] = item
         scratch.argument_chance[count] = weight_of(player.weights, out)
         count += 1
@@ -265,9 +276,9 @@ def value_chances(player: Player, env: int, tool: Ints, ask: Ints) -> int:
     scratch, words = player.scratch, player.arrays.value_words[env, tool[ENTITY], tool[ATTRIBUTE]]
     for value in range(len(words)):
         out = scratch.argument_columns[value]
-        out[0] = feature(K_VALUE, words[value], ask[VALUE_WORD], 0)
-        out[1] = feature(K_VALUE_MATCH, int(words[value] == ask[VALUE_WORD]), 0, 0)
-        out[2] = feature(K_VALUE_VERB, tool[VERB], words[value], ask[VALUE_WORD])
+        out[0] = feature(VALUE_SAID, words[value], ask[VALUE_WORD], 0)
+        out[1] = feature(VALUE_MATCH, int(words[value] == ask[VALUE_WORD]), 0, 0)
+        out[2] = feature(VALUE_VERB, tool[VERB], words[value], ask[VALUE_WORD])
         scratch.candidates[value] = value
         scratch.argument_chance[value] = weight_of(player.weights, out)
     softmax(scratch.argument_chance, len(words))
@@ -277,20 +288,19 @@ def value_chances(player: Player, env: int, tool: Ints, ask: Ints) -> int:
 def initial_weights() -> Floats:
     """Weights of an untrained policy [FEATURES + 1].
 
-    It knows no word, no API and no obstacle. It is drawn to what the instruction or an error names, does not
+    It knows no word, no API and no obstacle. It is drawn to what the instruction names, does not
     repeat itself, does not say that it is done before anything was, and is inclined to when a write went through.
     """
     weights = np.zeros(FEATURES + 1)
     for bits in range(1, 16):
-        weights[feature(K_MATCH, bits, 0, 0)] = COPYING * bits.bit_count()
-    weights[feature(K_HINT, 1, 0, 0)] = COPYING
-    for code in range(len(HINTS)):
-        weights[feature(K_REPEAT, 2, code, 0)] = -REPEATING
-    weights[feature(K_PLACE, 1, 0, 0)] = weights[feature(K_PLACE, 5, 0, 0)] = COPYING
-    weights[feature(K_VALUE_MATCH, 1, 0, 0)] = COPYING
-    weights[feature(K_CODE, DONE_WORD, START, 0)] = -STOPPING
+        weights[feature(MATCH, bits, 0, 0)] = COPYING * bits.bit_count()
+    for code in range(len(CODE_NAMES)):
+        weights[feature(REPEAT, 2, code, 0)] = -REPEATING
+    weights[feature(PLACE, 1, 0, 0)] = weights[feature(PLACE, 5, 0, 0)] = COPYING
+    weights[feature(VALUE_MATCH, 1, 0, 0)] = COPYING
+    weights[feature(CODE, DONE_WORD, START, 0)] = -STOPPING
     for code in (CREATED, UPDATED, DELETED, ASSIGNED, COMMITTED):
-        weights[feature(K_CODE, DONE_WORD, code, 0)] = STOPPING
+        weights[feature(CODE, DONE_WORD, code, 0)] = STOPPING
     return weights
 
 

@@ -114,7 +114,7 @@ def _turn(
     so_far = LOGGED_IN_BIT if base.status[LOGGED_IN] else 0
     for call in range(CALLS_A_TURN):
         own = mixed(key, call)
-        tool_chances(player, env, code, verb, so_far)
+        tool_chances(player, env, ask, code, verb, so_far)
         count = arrays.n_tools[env]
         picked = choose(scratch.chance, count, unit_draw(own, 0))
         total += np.log(scratch.chance[picked])
@@ -170,9 +170,7 @@ def new_trace(arrays: Arrays) -> Ints:
 
 
 @compiled
-def roll_out(
-    player: Player, tasks: Ints, seed: np.uint64, step: int, right: Ints, counts: Ints, traces: Ints
-) -> None:
+def roll_out(player: Player, tasks: Ints, seed: np.uint64, step: int, right: Ints, counts: Ints, traces: Ints) -> None:
     """Roll out each of `tasks` [B] G times.
 
     Fills `right` [B, G] (turns that ended right), `counts` [B, G, 2] (calls, turns begun) and, unless it

@@ -106,7 +106,9 @@ def world_spec(name: str) -> WorldSpec:
         if part not in names:
             near = difflib.get_close_matches(part, known, n=1)
             hint = f"; did you mean '{near[0]}'?" if near else ""
-            raise ConfigError(f"unknown world '{name}'{hint}; worlds: {', '.join(WORLDS)}; variants: {', '.join(VARIANTS)}")
+            raise ConfigError(
+                f"unknown world '{name}'{hint}; worlds: {', '.join(WORLDS)}; variants: {', '.join(VARIANTS)}"
+            )
     spec = WORLDS[world]
     for variant in variants:
         spec = spec._replace(**VARIANTS[variant])  # type: ignore[arg-type]  # values are of the fields' types

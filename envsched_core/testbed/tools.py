@@ -35,10 +35,6 @@ TOOL_COLUMNS = 8
 OBJECT, OTHER_OBJECT, VALUE, VALUE_WORD = range(8, 12)
 ASK_COLUMNS = 12
 
-HINTS = np.full(len(CODE_NAMES), -1, dtype=np.int64)
-"""Operation that an error's text names as the way out [codes]; -1 = it names none."""
-HINTS[[NO_LOGIN, NOT_READ, LOCKED, PENDING, UNKNOWN_ID]] = LOGIN, GET, UNLOCK, CONFIRM, FIND
-
 # the flags in the order of specs.FLAGS
 AUTHENTICATION, READ_FIRST, LOCKS, CONFIRMATION, HIDDEN_IDS = 1, 2, 4, 8, 16
 

@@ -11,7 +11,19 @@ import numpy as np
 
 from envsched_core.keyed import name_hash
 
-__all__ = ["API_VERBS", "ASK_VERBS", "ATTRIBUTES", "DOMAINS", "FILLERS", "NAMES", "SYNONYM", "VALUES_EACH", "jargon", "say", "word_id"]
+__all__ = [
+    "API_VERBS",
+    "ASK_VERBS",
+    "ATTRIBUTES",
+    "DOMAINS",
+    "FILLERS",
+    "NAMES",
+    "SYNONYM",
+    "VALUES_EACH",
+    "jargon",
+    "say",
+    "word_id",
+]
 
 Words = tuple[str, ...]
 
@@ -81,19 +93,31 @@ DOMAINS: dict[str, dict[Words, Words]] = {
 
 ATTRIBUTES: dict[str, tuple[Words, tuple[Words, ...]]] = {
     "status": (("status", "state"), (("open", "active"), ("closed", "finished"), ("paused", "held"), ("void", "dead"))),
-    "priority": (("priority", "urgency"), (("low", "minor"), ("normal", "usual"), ("high", "urgent"), ("top", "vital"))),
+    "priority": (
+        ("priority", "urgency"),
+        (("low", "minor"), ("normal", "usual"), ("high", "urgent"), ("top", "vital")),
+    ),
     "method": (("method", "channel"), (("email", "mail"), ("phone", "call"), ("web", "online"), ("desk", "counter"))),
     "region": (("region", "area"), (("north", "upper"), ("south", "lower"), ("east", "right"), ("west", "left"))),
     "color": (("color", "shade"), (("red", "crimson"), ("blue", "navy"), ("green", "olive"), ("grey", "ash"))),
     "size": (("size", "format"), (("small", "little"), ("medium", "middle"), ("large", "big"), ("giant", "huge"))),
-    "category": (("category", "kind"), (("basic", "plain"), ("premium", "fine"), ("custom", "bespoke"), ("trial", "pilot"))),
+    "category": (
+        ("category", "kind"),
+        (("basic", "plain"), ("premium", "fine"), ("custom", "bespoke"), ("trial", "pilot")),
+    ),
     "stock": (("stock", "supply"), (("none", "nil"), ("few", "scarce"), ("some", "fair"), ("plenty", "ample"))),
     "tier": (("tier", "rank"), (("bronze", "third"), ("silver", "second"), ("gold", "first"), ("platinum", "supreme"))),
     "language": (("language", "tongue"), (("english", "en"), ("french", "fr"), ("german", "de"), ("spanish", "es"))),
     "period": (("period", "term"), (("daily", "day"), ("weekly", "week"), ("monthly", "month"), ("yearly", "year"))),
     "currency": (("currency", "money"), (("dollar", "usd"), ("euro", "eur"), ("pound", "gbp"), ("yen", "jpy"))),
-    "risk": (("risk", "exposure"), (("safe", "secure"), ("mild", "slight"), ("serious", "grave"), ("severe", "critical"))),
-    "level": (("level", "grade"), (("entry", "starter"), ("junior", "lesser"), ("senior", "greater"), ("expert", "master"))),
+    "risk": (
+        ("risk", "exposure"),
+        (("safe", "secure"), ("mild", "slight"), ("serious", "grave"), ("severe", "critical")),
+    ),
+    "level": (
+        ("level", "grade"),
+        (("entry", "starter"), ("junior", "lesser"), ("senior", "greater"), ("expert", "master")),
+    ),
     "shift": (("shift", "slot"), (("early", "morning"), ("day", "noon"), ("late", "evening"), ("night", "midnight"))),
     "day": (("day", "date"), (("monday", "mon"), ("tuesday", "tue"), ("thursday", "thu"), ("friday", "fri"))),
 }
@@ -125,7 +149,18 @@ API_VERBS: dict[str, Words] = {
 }
 """What an API calls its operations; each API has one verb for each."""
 
-FILLERS = ("please", "now", "i need you to", "could you", "as agreed", "for the team", "next", "kindly", "we should", "")
+FILLERS = (
+    "please",
+    "now",
+    "i need you to",
+    "could you",
+    "as agreed",
+    "for the team",
+    "next",
+    "kindly",
+    "we should",
+    "",
+)
 
 NAMES = tuple(
     "Alder Birch Cedar Dune Ember Fjord Grove Heron Iris Juniper Kestrel Lark Maple Nettle Otter Pine Quartz Raven"

@@ -1,7 +1,7 @@
 """A world: its environments, its training and held-out tasks, and the arrays the compiled code works on.
 
-    make_world(name, seed) -> World      the same name and seed give the same world
-    world.specs                          what a scheduler registers: nothing of the flags, no call path
+make_world(name, seed) -> World      the same name and seed give the same world
+world.specs                          what a scheduler registers: nothing of the flags, no call path
 """
 
 from __future__ import annotations
