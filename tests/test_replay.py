@@ -282,6 +282,22 @@ def test_one_changed_digit_names_line_step_and_task(replayed, tmp_path):
     assert found.task == f"{data['env']}::{data['task']}"
 
 
+def test_a_changed_digit_of_a_decision_names_task_and_field(replayed, tmp_path):
+    run = copy_with(replayed[0], tmp_path / "run", lambda data: data)
+    segment = run / "events" / "seg-000000.jsonl"
+    lines = segment.read_bytes().splitlines(keepends=True)
+    at = [i for i, line in enumerate(lines) if b'"kind":"asked"' in line][1]
+    third = json.loads(lines[at])["data"]["candidates"][2]
+    value = str(third["rollouts"]).encode()
+    before, after = lines[at].split(b'"task":"' + third["task"].encode(), 1)
+    changed = value[:-1] + (b"1" if value[-1:] != b"1" else b"2")
+    lines[at] = before + b'"task":"' + third["task"].encode() + after.replace(value, changed, 1)
+    segment.write_bytes(b"".join(lines))
+    found = verify(run).problems[0]
+    assert (found.line, found.step, found.task) == (at + 1, 1, f"{third['env']}::{third['task']}")
+    assert found.field == "candidates[2].rollouts"
+
+
 def test_rounding_of_another_processor_is_no_difference():
     assert first_difference({"a": [1.0]}, {"a": [1.0 + 1e-12]}) is None
     assert first_difference({"a": [1.0]}, {"a": [1.0 + 1e-6]}) == ("a[0]", "1.0", "1.000001")

@@ -14,7 +14,7 @@ from envsched_core.config import Config, config_from
 from envsched_core.errors import UnknownTaskError
 from envsched_core.explanation import explanation
 from envsched_core.records import OUTCOME_CODES, Decision, Event, Explanation, TaskSpec
-from envsched_core.scheduler import Scheduler
+from envsched_core.scheduler import EnvSched, Scheduler
 from envsched_core.store import RunReader
 
 from .pool import RecordedPool, config_for, load_pool
@@ -29,8 +29,13 @@ class Calls:
 
     def __init__(self, reader: RunReader) -> None:
         """The scheduler is fresh."""
-        self.scheduler: Scheduler = make_scheduler(reader.manifest.scheduler, config_from(reader.manifest.config))
+        self.scheduler: EnvSched = make_scheduler(reader.manifest.scheduler, config_from(reader.manifest.config))
         self._tasks: list[TaskSpec] = reader.tasks()
+
+    def load(self, state: Mapping[str, Any], tasks: int) -> None:
+        """Take over a snapshot, made when the first `tasks` lines of the catalogue were registered."""
+        self.scheduler.register(self._tasks[:tasks])
+        self.scheduler.load_state_dict(state)
 
     def apply(self, event: Event) -> Decision | None:
         """Repeat one call; the decision when it was an `ask`."""

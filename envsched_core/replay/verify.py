@@ -67,12 +67,44 @@ def verify(run: Path, progress: Progress | None = None) -> VerifyReport:
     """
     broken = tuple(Difference(p.segment, p.line, p.step, p.task, "", "", "", p.message) for p in check_chain(run))
     if broken:
-        return VerifyReport(False, broken, 0, 0, 0, 0, "the hash chain is broken; no decision was re-derived")
+        named = (_pinpoint(run, broken[0]), *broken[1:])
+        return VerifyReport(
+            False, named, 0, 0, 0, 0, "the hash chain is broken; it holds up to the first line named here"
+        )
     reader = RunReader(run)
     if not reader.manifest.scheduler:
         events = sum(1 for _ in reader.events())
         return VerifyReport(True, (), 0, 0, 0, events, "the hash chain holds; the run has no decisions to re-derive")
     return _rederive(reader, progress)
+
+
+def _pinpoint(run: Path, broken: Difference) -> Difference:
+    """The task and field of a changed decision: the chain knows lines only, but all events before it are sound."""
+    if broken.task is not None or not broken.segment.startswith("events"):
+        return broken
+    try:
+        reader = RunReader(run)
+        calls = Calls(reader)
+        for located in reader.events():
+            if (located.segment, located.line) == (broken.segment, broken.line):
+                return _changed(calls, located) or broken
+            calls.apply(located.event)
+    except EnvSchedError:  # so damaged that it cannot be repeated: the line is named, no more can be said
+        return broken
+    return broken
+
+
+def _changed(calls: Calls, located: Located) -> Difference | None:
+    event = located.event
+    if event.kind != "asked":
+        return None
+    derived = calls.apply(event)
+    found = first_difference(msgspec.to_builtins(event.data), msgspec.to_builtins(derived), tolerance=0.0)
+    if found is None:
+        return None
+    field, was, should_be = found
+    message = f"changed after it was written (hash differs): {field} is {was}, the events lead to {should_be}"
+    return _difference(located, field, was, should_be, message)
 
 
 def _rederive(reader: RunReader, progress: Progress | None) -> VerifyReport:
@@ -147,27 +179,31 @@ def _task_of(event: Event, field: str) -> str | None:
     return event.data.candidates[int(index)].key if known else None
 
 
-def first_difference(was: Any, should_be: Any, path: str = "") -> tuple[str, str, str] | None:
+def first_difference(
+    was: Any, should_be: Any, path: str = "", *, tolerance: float = 1e-9
+) -> tuple[str, str, str] | None:
     """The first place where two plain values differ: (path, text of one, text of the other); None when nowhere.
 
-    Numbers closer than 1e-9 (or a 1e-9th of them) are the same.
+    Numbers closer than `tolerance` (or that part of them) are the same.
 
     >>> first_difference({"a": [1, 2.0]}, {"a": [1, 3.0]})
     ('a[1]', '2.0', '3.0')
     """
     if isinstance(was, float) and isinstance(should_be, float):
-        same = math.isclose(was, should_be, rel_tol=1e-9, abs_tol=1e-9)
+        same = math.isclose(was, should_be, rel_tol=tolerance, abs_tol=tolerance)
         return None if same else (path, str(was), str(should_be))
     if isinstance(was, dict) and isinstance(should_be, dict):
         for key in [*was, *(key for key in should_be if key not in was)]:
             inner = f"{path}.{key}" if path else str(key)
-            found = first_difference(was.get(key, "absent"), should_be.get(key, "absent"), inner)
+            found = first_difference(was.get(key, "absent"), should_be.get(key, "absent"), inner, tolerance=tolerance)
             if found is not None:
                 return found
         return None
     if isinstance(was, list | tuple) and isinstance(should_be, list | tuple) and len(was) == len(should_be):
         pairs = enumerate(zip(was, should_be, strict=True))
-        return next((d for i, (a, b) in pairs if (d := first_difference(a, b, f"{path}[{i}]"))), None)
+        return next(
+            (d for i, (a, b) in pairs if (d := first_difference(a, b, f"{path}[{i}]", tolerance=tolerance))), None
+        )
     return None if was == should_be else (path, _short(was), _short(should_be))
 
 

@@ -143,6 +143,12 @@ def state_steps(run: Path) -> list[int]:
     return _numbers(run / STATE, ".npz")
 
 
+def drop_states(run: Path, keep: int) -> None:
+    """Delete all snapshots but the newest `keep`."""
+    for step in state_steps(run)[:-keep] if keep else state_steps(run):
+        (run / STATE / f"{step}.npz").unlink(missing_ok=True)
+
+
 def _take_arrays(value: Any, arrays: dict[str, NDArray[Any]]) -> Any:
     """The same tree with each array replaced by its name in `arrays`."""
     if isinstance(value, np.ndarray):

@@ -16,7 +16,7 @@ from envsched_core.graph import DualRelationGraph
 from envsched_core.recording import StepScores
 from envsched_core.records import Decision, GroupResult, Rollout, TaskSpec
 
-from .arrays import write_graph, write_scores, write_state
+from .arrays import drop_states, write_graph, write_scores, write_state
 from .catalogue import Known, catalogue_lines, count_tasks, read_tools
 from .files import (
     LINKED,
@@ -186,6 +186,11 @@ class RunWriter:
         """Keep a snapshot (`load_state` reads it)."""
         self._open()
         write_state(self.path, step, state)
+
+    def drop_states(self, keep: int) -> None:
+        """Delete all snapshots but the newest `keep`."""
+        self._open()
+        drop_states(self.path, keep)
 
     def add_rollouts(self, rollouts: Iterable[Rollout]) -> list[int]:
         """Append rollouts; returns the byte offset of each, for `GroupResult.offsets`."""

@@ -19,7 +19,6 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from envsched_core.errors import ContractError, UnknownTaskError
 from envsched_core.keyed import mix, name_hash
@@ -212,7 +211,7 @@ class Learner:
 
 
 def base_weights(world: World) -> Floats:
-    """The base policy of a world [FEATURES + 1]: trained on its easier world, uniform over tasks; the same for every run."""
+    """The base policy of a world [FEATURES + 1], the same for every run: trained on an easier world, uniformly."""
     return _base_weights(world.seed, world.spec.base_steps, world.spec.local_features).copy()
 
 

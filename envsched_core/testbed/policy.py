@@ -73,7 +73,7 @@ MOST_TOOLS, MOST_CANDIDATES = 32, 16
 (PLACE, PLACE_VERB, PLACE_ENVIRONMENT, VALUE_SAID, VALUE_MATCH, VALUE_VERB) = range(19, 25)
 
 COPYING, STOPPING, REPEATING = 4.0, 4.0, 4.0
-"""Inclinations of an untrained policy in nats: towards what is named, to stop after a write, against repeating a call."""
+"""Inclinations of an untrained policy, in nats: to what is named, to stop after a write, against repeating a call."""
 
 DONE_WORD = w.word_id("<done>")
 """The word that stands for the end of a turn."""
@@ -213,7 +213,7 @@ def tool_chances(player: Player, env: int, ask: Ints, last_code: int, last_verb:
         out[13] = feature(REPEAT, scratch.repeated[t], last_code, 0)
         out[14] = feature(TOOL_CODE, own, t, last_code) if arrays.local else NONE
         out[15] = feature(MATCH_CODE, match, last_code, 0)
-        out[16] = feature(K_ASCODE, verb, ask[VERB], last_code)
+        out[16] = feature(ASKED_CODE, verb, ask[VERB], last_code)
         out[17] = feature(VERB_MATCH_CODE, verb, match, last_code)
         scratch.chance[t] = scratch.fixed[t] + weight_of(player.weights, out[STATIC:])
     softmax(scratch.chance, count)
