@@ -273,11 +273,13 @@ class LiveSession:
         result, complete = found
         self.counts["field_dropped"] += not complete
         self.counts["partial_result"] += result.missing > 0
-        if result.pick_id is not None and result.pick_id not in picks:
+        if result.pick_id is None:
+            return result
+        if result.pick_id not in picks:
             seen = result.group_id in self.scheduler.ledger.seen
             how = "duplicate" if seen else "late" if result.pick_id in self._ended else "unknown_pick"
             self.counts[f"{how}_result"] += 1
-        if result.step is None and result.pick_id in picks:
+        elif result.step is None:
             return msgspec.structs.replace(result, step=self.scheduler.ledger.open[result.pick_id].step)
         return result
 

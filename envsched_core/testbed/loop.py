@@ -100,10 +100,10 @@ class Learner:
         Raises:
             UnknownTaskError: a key is no training task of this world.
         """
-        unknown = [key for key in keys if key not in self.world.index]
+        unknown = [key for key in keys if key not in self.world.places]
         if unknown:
             raise UnknownTaskError(f"world {self.world.name} has no training task {unknown[0]}")
-        tasks = np.array([self.world.index[key] for key in keys], dtype=np.int64)
+        tasks = np.array([self.world.places[key] for key in keys], dtype=np.int64)
         if self._trained:
             self._open, self._trained = [], False
         rolled = self._roll(tasks, step)
@@ -220,7 +220,7 @@ def _base_weights(seed: int, steps: int, local: bool) -> Floats:
     easier = make_base_world(seed, local)
     learner = Learner(easier, weights=initial_weights())
     rng = np.random.default_rng((seed, steps))
-    keys = list(easier.index)
+    keys = list(easier.places)
     for step in range(steps):
         learner.rollouts([keys[i] for i in rng.permutation(len(keys))[:BASE_BATCH]], step)
         learner.update()
@@ -260,7 +260,9 @@ def train(
     """
     scheduler.register(learner.world.specs)
     macro, micro = {}, {}
-    flat, seen, rollouts, tool_calls = [], set(), 0, 0.0
+    flat: list[float] = []
+    seen: set[str] = set()
+    rollouts, tool_calls = 0, 0.0
     for step in range(steps + 1):
         if step in evaluated:
             macro[step], micro[step] = learner.evaluate()

@@ -52,6 +52,8 @@ class WorldSpec(NamedTuple):
     """Whether APIs differ in their verbs."""
     pure: bool = False
     """Whether all turns of a task ask for the same operation."""
+    writes: tuple[str, ...] = ("create", "update", "delete", "assign")
+    """What users ask for."""
     decoys: float = 0.25
     """Chance that an API has a LOGIN, UNLOCK or CONFIRM that it does not need."""
 
@@ -72,12 +74,12 @@ WORLDS: dict[str, WorldSpec] = {
     "H": H,
     "F": M._replace(jargon=(0.35, 0.35, 0.35)),
     "X0": M._replace(jargon=(0.0, 0.0, 0.0), shared_flags=0b01001, own_verbs=False, pure=True, local_features=False),
-    "X1": M._replace(jargon=(1.0, 1.0, 1.0), turns=(0.0, 1.0, 0.0, 0.0)),
+    "X1": M._replace(jargon=(1.0, 1.0, 1.0), turns=(0.0, 1.0, 0.0, 0.0), writes=("update",)),
     "small": M._replace(environments=24, tasks=320, held_out=120),
 }
 """The reference worlds. X0: transfer across environments is planted (one set of verbs and flags, tasks of one
 operation, no feature of a single environment: what is learned of a pattern holds everywhere). X1: it is
-absent (every word is the environment's own, all tasks have two turns)."""
+absent (every word is the environment's own, and all tasks are of one pattern: two updates)."""
 
 VARIANTS: dict[str, dict[str, object]] = {
     "graded": {"graded": True},
@@ -102,8 +104,8 @@ def world_spec(name: str) -> WorldSpec:
     """
     world, *variants = name.split("-")
     known = [*WORLDS, *VARIANTS]
-    for part, names in [(world, WORLDS), *((v, VARIANTS) for v in variants)]:
-        if part not in names:
+    for part, there in [(world, world in WORLDS), *((v, v in VARIANTS) for v in variants)]:
+        if not there:
             near = difflib.get_close_matches(part, known, n=1)
             hint = f"; did you mean '{near[0]}'?" if near else ""
             raise ConfigError(

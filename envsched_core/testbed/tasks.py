@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from envsched_core.errors import ContractError
 from envsched_core.records import TaskSpec
 
 from . import words as w
@@ -81,8 +82,8 @@ def make_task(spec: WorldSpec, env: Environment, name: str, *, seed: Sequence[in
     expected = new_database(start)
     asks, texts = np.zeros((MAX_TURNS, ASK_COLUMNS), dtype=np.int64), []
     for turn in range(turns):
-        last = int(asks[turn - 1, OP]) if turn and spec.pure else -1
-        asks[turn], text = _draw_ask(env, rng, expected, names, last)
+        ops = (int(asks[turn - 1, OP]),) if turn and spec.pure else tuple(OPS.index(op) for op in spec.writes)
+        asks[turn], text = _draw_ask(env, rng, expected, names, ops)
         apply_write(expected, asks[turn], asks[turn, OBJECT], asks[turn, OTHER_OBJECT], asks[turn, VALUE])
         texts.append(text)
     verifier = f"{env.domain}_turns_right" if spec.graded else f"{env.domain}_state"
@@ -105,16 +106,16 @@ def _draw_turns(spec: WorldSpec, env: Environment, rng: np.random.Generator) -> 
 
 
 def _draw_ask(
-    env: Environment, rng: np.random.Generator, base: Database, names: Sequence[str], same_op: int
+    env: Environment, rng: np.random.Generator, base: Database, names: Sequence[str], ops: Sequence[int]
 ) -> tuple[Ints, str]:
     """One turn that the database as it stands allows: its numbers and its words."""
-    op, tool, objects = _draw_tool(env, rng, base, same_op)
+    op, tool, objects = _draw_tool(env, rng, base, ops)
     entity = env.entities[tool[2]]
-    item = base.status[0] if op == CREATE else int(pick(rng, objects))
+    item = base.status[0] if op == CREATE else int(pick(rng, objects.tolist()))
     other, value, value_word, attribute_word, other_word = -1, 0, "", "", ""
     if op == ASSIGN:
         others = np.flatnonzero(base.rows[:, 0] == tool[6])
-        other = int(pick(rng, others[others != base.rows[item, LINK]]))
+        other = int(pick(rng, others[others != base.rows[item, LINK]].tolist()))
         other_word = w.say(rng, env.entities[tool[6]].names)
     if op in (CREATE, UPDATE):
         attribute = entity.attributes[tool[4]]
@@ -139,21 +140,23 @@ def _draw_ask(
     return ask, f"{filler} {body}.".strip()
 
 
-def _draw_tool(env: Environment, rng: np.random.Generator, base: Database, same_op: int) -> tuple[int, Ints, Ints]:
+def _draw_tool(
+    env: Environment, rng: np.random.Generator, base: Database, ops: Sequence[int]
+) -> tuple[int, Ints, Ints]:
     """A write tool for which there are objects: the operation first, so that UPDATE's many tools don't crowd it."""
-    while True:
-        op = pick(rng, WRITES) if same_op < 0 else same_op
+    for attempt in range(1000):
+        op = pick(rng, ops if attempt < 100 else WRITES)  # where the last object is gone, another operation must do
         choices = np.flatnonzero(env.table[:, OP] == op)
         if not len(choices):
             continue
-        tool = env.table[pick(rng, choices)]
+        tool = env.table[pick(rng, choices.tolist())]
         objects = np.flatnonzero(base.rows[:, 0] == tool[2])
         if op == ASSIGN:  # only what is not yet where it should go
             others = np.flatnonzero(base.rows[:, 0] == tool[6])
             objects = objects[[bool((others != base.rows[o, LINK]).any()) for o in objects]] if len(others) else others
         if op == CREATE or len(objects):
             return op, tool, objects
-        same_op = -1  # the last object is gone: another operation must do
+    raise ContractError(f"environment {env.name} has no tool for a turn")  # every API can UPDATE what it can CREATE
 
 
 def reference_calls(env: Environment, ask: Ints, *, first: bool) -> list[tuple[int, int, int, int]]:

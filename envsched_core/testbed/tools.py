@@ -164,4 +164,4 @@ def start_turn(base: Database, expected: Database, ask: Ints) -> None:
 @compiled
 def end_turn(base: Database, expected: Database) -> bool:
     """The verifier: the database is the expected one and no write is pending."""
-    return base.status[PENDING_OP] < 0 and np.all(base.rows == expected.rows)
+    return bool(base.status[PENDING_OP] < 0 and np.all(base.rows == expected.rows))

@@ -37,8 +37,8 @@ class World(NamedTuple):
     tasks: tuple[Task, ...]
     """Training tasks [N], then held-out tasks."""
     arrays: Arrays
-    index: dict[str, int]
-    """Training task by ``ENV::TASK``."""
+    places: dict[str, int]
+    """Place of a training task by ``ENV::TASK``."""
 
     @property
     def specs(self) -> list[TaskSpec]:
@@ -82,16 +82,16 @@ def _draw_world(name: str, spec: WorldSpec, seed: int) -> World:
                 key = (seed, TASK, e, i, ord(kind))
                 tasks.append(make_task(spec, environments[e], f"{kind}{i:04d}", seed=key, broken=broken))
                 env_of.append(e)
-    index = {task.spec.key: i for i, task in enumerate(tasks[: spec.tasks])}
+    places = {task.spec.key: i for i, task in enumerate(tasks[: spec.tasks])}
     arrays = _arrays(spec, environments, tasks, env_of)
-    return World(name, seed, spec, tuple(environments), tuple(tasks), arrays, index)
+    return World(name, seed, spec, tuple(environments), tuple(tasks), arrays, places)
 
 
 def _sizes(spec: WorldSpec, seed: int) -> NDArray[np.int64]:
     """Training tasks of each environment [E]: a power law by a seeded order, at least one each."""
     order = np.random.default_rng((seed, ENVIRONMENT)).permutation(spec.environments)
-    share = (1.0 + order) ** -spec.size_power
-    spread = np.maximum(np.floor(share / share.sum() * spec.tasks), 1).astype(np.int64)
+    share = np.asarray((1.0 + order) ** -spec.size_power, dtype=np.float64)
+    spread: NDArray[np.int64] = np.maximum(np.floor(share / share.sum() * spec.tasks), 1).astype(np.int64)
     left = spec.tasks - int(spread.sum())
     spread[np.argsort(-share, kind="stable")[: abs(left)]] += np.sign(left)
     return spread

@@ -1,0 +1,31 @@
+"""ToolWorld: executable tool environments and a small policy that really learns in them (extra `train`).
+
+    words         the lexicon                     environments  APIs with hidden flags
+    tasks         instructions and turns          tools         what a call does, and the verifier
+    policy        log-linear softmax, Adam        rollout       a rollout and its gradient, compiled
+    specs, world  the worlds by name              loop          Learner, GRPO, held-out success, train
+    oracle        schedulers that know p          messages      rollouts as messages
+
+A small live GRPO learner, not the training of a language model: what is seen here transfers in direction
+at most. Importing this package imports numba.
+"""
+
+from .loop import EVALUATED, Curve, Learner, Update, train
+from .oracle import ORACLES, Oracle, make_oracle
+from .specs import VARIANTS, WORLDS
+from .world import World, make_world
+
+__all__ = [
+    "EVALUATED",
+    "ORACLES",
+    "VARIANTS",
+    "WORLDS",
+    "Curve",
+    "Learner",
+    "Oracle",
+    "Update",
+    "World",
+    "make_oracle",
+    "make_world",
+    "train",
+]

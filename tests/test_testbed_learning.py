@@ -1,0 +1,250 @@
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+pytest.importorskip("numba", reason="the testbed needs the extra `train`")
+
+from envsched_core.baselines import make_scheduler
+from envsched_core.config import Config
+from envsched_core.errors import ConfigError, ContractError, UnknownTaskError
+from envsched_core.records import Rollout
+from envsched_core.testbed import Learner, World, make_oracle, make_world, train
+from envsched_core.testbed.loop import advantages
+from envsched_core.testbed.policy import FEATURES, Player, initial_weights, new_scratch
+from envsched_core.testbed.rollout import episode, new_trace, rollout_key
+
+CONFIG = Config(batch_size=8)
+
+
+@lru_cache
+def world_of(name: str) -> World:
+    return make_world(name)
+
+
+@lru_cache
+def keys() -> list[str]:
+    return list(world_of("small").places)
+
+
+def learner(name: str = "small", **options: int) -> Learner:
+    return Learner(world_of(name), **options)
+
+
+def log_chance(weights: np.ndarray, place: int, grad: np.ndarray | None = None) -> float:
+    """Log chance of one rollout; its gradient is added to `grad`."""
+    arrays = world_of("small").arrays
+    player = Player(arrays, weights, np.zeros(0) if grad is None else grad, new_scratch())
+    key = rollout_key(np.uint64(5), 0, place, 0)
+    return episode(player, place, key, 0.0 if grad is None else 1.0, new_trace(arrays)).log_chance
+
+
+@given(st.integers(0, 439))
+@settings(max_examples=15)
+def test_gradient_against_finite_differences(place):
+    weights, grad = learner().adam.weights, np.zeros(FEATURES + 1)
+    log_chance(weights, place, grad)
+    for f in np.argsort(-np.abs(grad[:-1]))[::40][:6]:
+        step = np.zeros(FEATURES + 1)
+        step[f] = 1e-5
+        slope = (log_chance(weights + step, place) - log_chance(weights - step, place)) / 2e-5
+        assert slope == pytest.approx(grad[f], abs=1e-5)
+
+
+@given(st.lists(st.lists(st.sampled_from([0.0, 0.5, 1.0]), min_size=4, max_size=4), min_size=1, max_size=5))
+def test_advantages_are_normalised_by_group(rewards):
+    gains = advantages(np.array(rewards))
+    for row, rewards_of_group in zip(gains, rewards, strict=True):
+        if len(set(rewards_of_group)) == 1:
+            assert (row == 0).all()
+        else:
+            assert row.mean() == pytest.approx(0, abs=1e-12)
+            assert row.std() == pytest.approx(1)
+
+
+def test_flat_groups_move_nothing():
+    one = learner("small-broken")
+    broken = [t.spec.key for t in one.world.tasks[:320] if not t.solvable]
+    before = one.adam.weights.copy()
+    groups = one.rollouts(broken[:10], 0)
+    assert {r for g in groups for r in g.rewards} == {0.0}
+    assert one.update() == (10, 0, 0.0)
+    assert np.array_equal(one.adam.weights, before)
+
+
+@given(st.lists(st.integers(0, 319), min_size=1, max_size=4, unique=True), st.integers(0, 3))
+def test_rollouts_do_not_depend_on_the_batch(chosen, step):
+    batch = [keys()[i] for i in chosen]
+    together = learner().rollouts(batch, step)
+    one = learner()
+    one.rollouts(keys()[:3], step)
+    apart = [one.rollouts([key], step)[0] for key in reversed(batch)]
+    assert together == apart[::-1]
+
+
+def test_a_saved_learner_carries_on():
+    unbroken, first = learner(run_seed=3), learner(run_seed=3)
+    for step in range(4):
+        unbroken.rollouts(keys()[:16], step)
+        unbroken.update()
+    for step in range(2):
+        first.rollouts(keys()[:16], step)
+        first.update()
+    second = learner(run_seed=3)
+    second.load_state_dict(first.state_dict())
+    for step in range(2, 4):
+        second.rollouts(keys()[:16], step)
+        second.update()
+    assert np.array_equal(unbroken.adam.weights, second.adam.weights)
+    assert unbroken.evaluate() == second.evaluate()
+    with pytest.raises(ContractError):
+        learner(run_seed=4).load_state_dict(first.state_dict())
+
+
+def test_only_named_groups_are_trained_on():
+    both, named = learner(), learner()
+    both.rollouts(keys()[:4], 0)
+    named.rollouts(keys()[:4], 0)
+    extra = named.rollouts(keys()[4:8], 0)
+    both.update()
+    named.update({f"0/{key}" for key in keys()[:4]})
+    assert np.array_equal(both.adam.weights, named.adam.weights)
+    assert named.transcripts(extra[0])
+    named.rollouts(keys()[:1], 1)
+    with pytest.raises(ContractError):
+        named.transcripts(extra[0])
+    with pytest.raises(UnknownTaskError):
+        named.rollouts(["retail-00::h0000"], 1)
+
+
+def test_transcripts_are_messages_of_the_same_rollouts():
+    one = learner()
+    groups = one.rollouts(keys()[::40], 0)
+    for group in groups:
+        rollouts = one.transcripts(group)
+        assert tuple(r.reward for r in rollouts) == group.rewards
+        assert tuple(tuple(c.name for c in r.calls) for r in rollouts) == group.calls
+        assert group.cost is not None
+        assert sum(len(r.calls) for r in rollouts) == group.cost.tool_calls
+        for rollout in rollouts:
+            check_messages(one.world, rollout)
+
+
+def check_messages(world: World, rollout: Rollout) -> None:
+    """User, assistant with a call, tool answer, ..., assistant; arguments are those the tool documents."""
+    parameters = {t.name: set(t.parameters) for t in world.tasks[world.places[f"{rollout.env}::{rollout.task}"]].spec.tools}
+    assert rollout.messages[0].role == "user"
+    assert rollout.messages[-1].role == "assistant"
+    for message, answer in zip(rollout.messages, rollout.messages[1:], strict=False):
+        for call in message.calls:
+            assert set(json.loads(call.arguments)) == parameters[call.name]
+            assert answer.role == "tool"
+            assert json.loads(answer.content)["result"]
+
+
+def test_graded_rewards_are_shares_of_turns():
+    one = learner("small-graded")
+    places = [p for p in range(320) if one.world.arrays.turns[p] == 3][:12]
+    groups = one.rollouts([one.world.tasks[p].spec.key for p in places], 0)
+    assert {round(3 * r) for g in groups for r in g.rewards} >= {0, 1}
+    assert {r for g in groups for r in g.rewards} <= {0.0, 1 / 3, 2 / 3, 1.0}
+
+
+def test_flaky_tools_fail_now_and_then():
+    one = learner("small-flaky")
+    flaky = {env.name for env in one.world.environments if env.flaky}
+    groups = one.rollouts(list(one.world.places)[::10], 0)
+    said = {g.env: 0 for g in groups}
+    for group in groups:
+        said[group.env] += sum("SERVER_ERROR" in m.content for r in one.transcripts(group) for m in r.messages)
+    assert {env for env, count in said.items() if count} <= flaky
+    assert sum(said.values())
+
+
+def test_it_learns_and_runs_repeat():
+    def run() -> list[float]:
+        curve = train(learner(), make_scheduler("uniform", CONFIG), steps=40, batch_size=8, evaluated=(0, 40))
+        assert (curve.rollouts, len(curve.flat)) == (40 * 8 * 8, 40)
+        assert 0 < curve.tasks_seen <= 320
+        return [*curve.macro.values(), curve.area(), curve.tool_calls]
+
+    first = run()
+    assert first == run()
+    assert first[1] > first[0] + 0.05
+
+
+def test_oracles_find_mixed_groups():
+    flat = {}
+    for name in ("uniform", "oracle", "oracle-top"):
+        one = learner()
+        scheduler = make_scheduler(name, CONFIG) if name == "uniform" else make_oracle(name, CONFIG, one)
+        flat[name] = np.mean(train(one, scheduler, steps=12, batch_size=8, evaluated=()).flat)
+    assert flat["uniform"] > flat["oracle"] + 0.1 > flat["oracle-top"]
+    with pytest.raises(ConfigError):
+        make_oracle("orakel", CONFIG, learner())
+
+
+def cross_correlation(name: str) -> float:
+    """Over tasks: success beside its environment's, against that of the same operations in other environments."""
+    one = learner(name)
+    rng = np.random.default_rng(0)
+    for step in range(10):
+        one.rollouts([one.world.tasks[i].spec.key for i in rng.permutation(4096)[:32]], step)
+        one.update()
+    arrays, count = one.world.arrays, 4096
+    right, _ = one.probe(np.arange(count), 8)
+    success = (right == arrays.turns[:count, None]).mean(axis=1)
+    env = arrays.env[:count]
+    beside = success - (np.bincount(env, success) / np.bincount(env))[env]
+    patterns = [tuple(t.asks[: t.turns, 0]) for t in one.world.tasks[:count]]
+    number = {p: k for k, p in enumerate(sorted(set(patterns)))}
+    pattern = np.array([number[p] for p in patterns])
+    total = np.zeros((len(number), len(one.world.environments), 2))
+    np.add.at(total, (pattern, env), np.stack([beside, np.ones(count)], axis=1))
+    others = total.sum(axis=1)[pattern] - total[pattern, env]
+    told = others[:, 1] > 0
+    predicted = others[told, 0] / others[told, 1]
+    return float(np.corrcoef(predicted, beside[told])[0, 1])
+
+
+def test_transfer_is_planted_in_x0_and_absent_in_x1():
+    assert cross_correlation("X0") > 0.5
+    assert abs(cross_correlation("X1")) < 0.1
+
+
+DIGEST = """
+import numpy as np
+from envsched_core.testbed import Learner, make_world
+from envsched_core.testbed.policy import FEATURES, initial_weights
+np.seterr(over="ignore")
+one = Learner(make_world("small"), weights=initial_weights(), group_size=2)
+groups = one.rollouts(list(one.world.places)[::80], 0)
+one.update()
+print([g.rewards for g in groups], [g.calls for g in groups], round(float(np.abs(one.adam.weights).sum()), 6))
+"""
+
+
+def test_compiled_code_does_what_its_source_says():
+    """Also where numba kept the machine code of a function whose callees changed: it looks at one file alone."""
+    root = Path(__file__).resolve().parent.parent
+    said = []
+    for off in ("0", "1"):
+        env = {**os.environ, "NUMBA_DISABLE_JIT": off, "PYTHONPATH": str(root)}
+        result = subprocess.run([sys.executable, "-c", DIGEST], capture_output=True, text=True, check=True, env=env)
+        said.append(result.stdout)
+    assert said[0] == said[1] != ""
+
+
+def test_an_untrained_policy_knows_nothing_of_any_environment():
+    weights = initial_weights()
+    assert np.count_nonzero(weights) < 50
+    assert weights[FEATURES] == 0
