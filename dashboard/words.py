@@ -216,7 +216,7 @@ def coverage_sentence(
     if uniform_tasks is None or uniform_envs is None:
         return f"{text}."
     return (
-        f"{text}; uniform draws are expected to reach {uniform_tasks:,.0f} tasks and {uniform_envs:,.1f} environments."
+        f"{text}; uniform draws are expected to reach {uniform_tasks:,.0f} tasks and {uniform_envs:,.4g} environments."
     )
 
 

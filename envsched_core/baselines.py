@@ -49,7 +49,7 @@ class RoundRobin(EnvSched):
 
 
 class Mopps(EnvSched):
-    """MoPPS (Qu et al. 2025, arXiv 2507.04632): each task's success rate as a Beta of its own, drawn, nearest to 1/2 wins.
+    """MoPPS (Qu et al. 2025, arXiv 2507.04632): a Beta of its own for each task, drawn; nearest to 1/2 wins.
 
     Of `CANDIDATES` x batch size tasks drawn at random, those whose drawn rate (Thompson) lies nearest to 1/2. When
     a group of k rollouts with summed reward s comes in: a <- L a + (1 - L) a0 + s, b <- L b + (1 - L) b0 + k - s,

@@ -69,7 +69,7 @@ class Problem(NamedTuple):
     weight_similarity: float
     temperature: float
     gumbel: Floats
-    """Standard Gumbel numbers [N]; empty when the temperature is 0."""
+    """Gumbel numbers [N], about 0 at the edge of a batch; empty when the temperature is 0."""
     tie: Floats
     """Seeded order in [0, 1) [N]."""
     uniform_share: float

@@ -44,7 +44,7 @@ def log_chance(weights: np.ndarray, place: int, grad: np.ndarray | None = None) 
     """Log chance of one rollout; its gradient is added to `grad`."""
     arrays = world_of("small").arrays
     player = Player(arrays, weights, np.zeros(0) if grad is None else grad, new_scratch())
-    key = rollout_key(np.uint64(5), 0, place, 0)
+    key = np.uint64(rollout_key(np.uint64(5), 0, place, 0))
     return episode(player, place, key, 0.0 if grad is None else 1.0, new_trace(arrays)).log_chance
 
 
@@ -141,7 +141,8 @@ def test_transcripts_are_messages_of_the_same_rollouts():
 
 def check_messages(world: World, rollout: Rollout) -> None:
     """User, assistant with a call, tool answer, ..., assistant; arguments are those the tool documents."""
-    parameters = {t.name: set(t.parameters) for t in world.tasks[world.places[f"{rollout.env}::{rollout.task}"]].spec.tools}
+    tools = world.tasks[world.places[f"{rollout.env}::{rollout.task}"]].spec.tools
+    parameters = {tool.name: set(tool.parameters) for tool in tools}
     assert rollout.messages[0].role == "user"
     assert rollout.messages[-1].role == "assistant"
     for message, answer in zip(rollout.messages, rollout.messages[1:], strict=False):

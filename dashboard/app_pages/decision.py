@@ -144,8 +144,8 @@ def _limits(found: Explained, c: Candidate) -> None:
     if found.trust is not None:
         t = found.trust
         lines.append(
-            f"Trust in use: within {t.tau_within:g}, across {t.tau_cross:g}, environment's mean {t.kappa_env:g} "
-            f"rollouts, half-life {f'{t.half_life:g} steps' if t.half_life else 'none'}."
+            f"Trust in use: within {t.tau_within:g}, across {t.tau_cross:g}, environment's mean {t.kappa_env:g} times "
+            f"its concentration, half-life {f'{t.half_life:g} steps' if t.half_life else 'none'}."
         )
     parts.plain_text("\n".join(lines))
 

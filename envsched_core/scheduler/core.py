@@ -28,7 +28,7 @@ from envsched_core.config import Config, digest
 from envsched_core.errors import ContractError, UnknownTaskError
 from envsched_core.explanation import explanation
 from envsched_core.graph import DualRelationGraph, GraphBuilder, Traces
-from envsched_core.keyed import gumbel, mix, unit
+from envsched_core.keyed import Hashes, gumbel, mix, unit
 from envsched_core.ledger import Ledger
 from envsched_core.moments import Discount, Floats, is_flat
 from envsched_core.predictor import Predictor
@@ -283,13 +283,20 @@ class EnvSched:
             similar=self._similar,
             weight_similarity=c.weight_similarity if self.graph is not None else 0.0,
             temperature=c.temperature,
-            gumbel=gumbel(mix(hashes, GUMBEL_KEY)) if c.temperature > 0 else np.zeros(0),
+            gumbel=self._draws(hashes) if c.temperature > 0 else np.zeros(0),
             tie=unit(mix(hashes, TIE_KEY)),
             uniform_share=c.uniform_share,
             seed_hash=mix(np.zeros(1, dtype=np.uint64), c.seed, self.step),
             size=c.batch_size,
             env_names=self.catalogue.env_names,
         )
+
+    def _draws(self, hashes: Hashes) -> Floats:
+        """Gumbel numbers [N], shifted so that the last of a batch's best draws is about 0.
+
+        The shift is one factor on all scores: it changes no choice and keeps scores in the unit of the gain.
+        """
+        return gumbel(mix(hashes, GUMBEL_KEY)) - math.log(max(len(hashes) / self.config.batch_size, 1.0))
 
     def _limit(self, env: str, size: int) -> int:
         """Most picks of one environment in a step of `size` picks: at least one, unless its share is 0.
