@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import pandas as pd
@@ -104,9 +105,10 @@ def _below(data: pd.DataFrame, key: str) -> None:
     place = st.container(horizontal=True, horizontal_alignment="right", vertical_alignment="center")
     if len(data) > MOST_ROWS:
         place.caption(f"First {MOST_ROWS:,} of {len(data):,} rows; the download has all.")
+    # Made on click: a file made with the page would be gone, and a console error, when the page changes soon.
     place.download_button(
-        "CSV", csv(data), f"{key}.csv", "text/csv", key=f"{key}_csv", icon=":material/download:", on_click="ignore",
-        type="tertiary",
+        "CSV", partial(csv, data), f"{key}.csv", "text/csv", key=f"{key}_csv", icon=":material/download:",
+        on_click="ignore", type="tertiary",
     )  # fmt: skip
 
 

@@ -22,6 +22,7 @@ __all__ = [
     "gini",
     "informative_share",
     "mean",
+    "nested_bootstrap",
     "paired_bootstrap",
     "rate_bootstrap",
     "ratio_bootstrap",
@@ -165,6 +166,37 @@ def _weighted(replay: Spent, weights: NDArray[np.int64]) -> float:
     mine = weights[np.asarray(replay.units)]
     total = float(mine @ np.asarray(replay.amounts))
     return float(mine @ np.asarray(replay.counted)) / total if total > 0 else 0.0
+
+
+def nested_bootstrap(
+    numerators: NDArray[np.float64],
+    denominators: NDArray[np.float64] | None = None,
+    *,
+    seed: int,
+    level: float = 0.95,
+) -> Interval:
+    """Mean of paired values [W, S] (worlds, seeds in each), or the ratio of two means, and its interval.
+
+    Resampled are worlds, then seeds within each drawn world (Davison and Hinkley 1997, section 3.8): seeds of one
+    world say little about the next. With one world the interval is over its seeds alone; callers must show W and S.
+    """
+    top = np.asarray(numerators, dtype=float)
+    below = np.ones_like(top) if denominators is None else np.asarray(denominators, dtype=float)
+    if top.ndim != 2 or top.shape != below.shape:
+        raise ValueError(f"values of shapes {top.shape} and {below.shape}; both must be [worlds, seeds]")
+    if not top.size:
+        return Interval(float("nan"), float("nan"), float("nan"))
+    rng = np.random.default_rng(seed)
+    worlds = rng.integers(top.shape[0], size=(DRAWS, top.shape[0], 1))
+    seeds = rng.integers(top.shape[1], size=(DRAWS, *top.shape))
+    sums = [values[worlds, seeds].sum(axis=(1, 2)) for values in (top, below)]
+    drawn = np.array([_quotient(a, b) for a, b in zip(*sums, strict=True)])
+    return Interval(_quotient(float(top.sum()), float(below.sum())), *_ends(drawn, level))
+
+
+def _quotient(top: float, bottom: float) -> float:
+    """Top / bottom, whatever the sign; NaN for a denominator of 0."""
+    return top / bottom if bottom != 0 else float("nan")
 
 
 def _bootstrap(n: int, statistic: Callable[[NDArray[np.int64]], float], seed: int, level: float) -> Interval:

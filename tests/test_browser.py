@@ -258,3 +258,13 @@ def test_every_page_on_real_logs(real, watch, run):
     for path, title in PAGES.items():
         watch.open(real.url(f"{path}?run={run}"), title)
         sound(watch)
+
+
+def test_a_table_downloads_as_csv(site, watch):
+    page = watch.open(site.url("coverage?run=demo"), "Coverage")
+    with page.expect_download(timeout=15_000) as found:
+        page.get_by_role("button", name="CSV").last.click()
+    text = Path(found.value.path()).read_text(encoding="utf-8")
+    assert text.startswith("env,")
+    assert len(text.splitlines()) > 1
+    sound(watch)

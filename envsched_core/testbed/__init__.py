@@ -5,12 +5,14 @@
     policy        log-linear softmax, Adam        rollout       a rollout and its gradient, compiled
     specs, world  the worlds by name              loop          Learner, GRPO, held-out success, train
     oracle        schedulers that know p          messages      rollouts as messages
+    bfcl_*        BFCL-v3 as a second world       learners      a learner by the world's name
 
 A small live GRPO learner, not the training of a language model: what is seen here transfers in direction
 at most. Importing this package imports numba.
 """
 
-from .loop import EVALUATED, Curve, Learner, Update, train
+from .learners import make_learner
+from .loop import EVALUATED, AnyLearner, Curve, Learner, Update, train
 from .oracle import ORACLES, Oracle, make_oracle
 from .specs import VARIANTS, WORLDS
 from .world import World, make_world
@@ -20,11 +22,13 @@ __all__ = [
     "ORACLES",
     "VARIANTS",
     "WORLDS",
+    "AnyLearner",
     "Curve",
     "Learner",
     "Oracle",
     "Update",
     "World",
+    "make_learner",
     "make_oracle",
     "make_world",
     "train",

@@ -20,7 +20,11 @@ T = TypeVar("T")
 
 
 def compiled(function: F) -> F:
-    """Compile with numba on first call; the machine code is kept beside the module."""
+    """Compile with numba on first call; the machine code is kept beside the module.
+
+    Compiled functions take their arguments by position. numba renews kept code when a function's own file
+    changes, not when a callee's file does: after editing one of these modules, touch them all.
+    """
     return cast(F, numba.njit(cache=True)(function))
 
 

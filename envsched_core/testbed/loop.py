@@ -16,13 +16,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
 from envsched_core.errors import ContractError, UnknownTaskError
 from envsched_core.keyed import mix, name_hash
-from envsched_core.records import Cost, GroupResult, Rollout
+from envsched_core.records import Cost, GroupResult, Rollout, TaskSpec
 from envsched_core.scheduler import Scheduler
 
 from .messages import transcript
@@ -32,7 +32,7 @@ from .tasks import MAX_TURNS
 from .tools import Ints
 from .world import World, make_base_world
 
-__all__ = ["EVALUATED", "Curve", "Learner", "Update", "advantages", "base_weights", "train"]
+__all__ = ["EVALUATED", "AnyLearner", "Curve", "Learner", "Update", "advantages", "base_weights", "train"]
 
 EVALUATED = (0, 5, 10, 20, 30, 40, 60, 80, 100, 120)
 """Steps after which held-out success is measured."""
@@ -43,6 +43,39 @@ HELD_OUT_DRAWS = 2
 
 TRAINING, HELD_OUT, PROBE = 1, 2, 3
 """Streams: rollouts that are trained on, held-out ones, and those that only an oracle sees."""
+
+
+class AnyLearner(Protocol):
+    """What a training loop relies on; `Learner` and `BfclLearner` keep to it."""
+
+    run_seed: int
+    group_size: int
+
+    @property
+    def specs(self) -> list[TaskSpec]:
+        """The training tasks as a scheduler may know them."""
+
+    @property
+    def policy_version(self) -> str:
+        """How many updates the policy has had."""
+
+    def rollouts(self, keys: Sequence[str], step: int) -> list[GroupResult]:
+        """Roll out tasks; see the module's head for this and what follows."""
+
+    def update(self, only: Collection[str] | None = None) -> Update:
+        """One training step."""
+
+    def transcripts(self, group: GroupResult) -> list[Rollout]:
+        """The rollouts of one of the latest groups as messages."""
+
+    def evaluate(self) -> tuple[float, float]:
+        """Held-out success: macro and micro."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything between two steps."""
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Carry on from a saved state."""
 
 
 class Update(NamedTuple):
@@ -88,6 +121,11 @@ class Learner:
         self._scratch = new_scratch()
         self._open: list[Rolled] = []
         self._trained = True
+
+    @property
+    def specs(self) -> list[TaskSpec]:
+        """The training tasks as a scheduler may know them [N]."""
+        return self.world.specs
 
     @property
     def policy_version(self) -> str:
@@ -246,7 +284,7 @@ class Curve(NamedTuple):
 
 
 def train(
-    learner: Learner,
+    learner: AnyLearner,
     scheduler: Scheduler,
     *,
     steps: int = 120,
@@ -258,7 +296,7 @@ def train(
 
     `evaluated`: numbers of updates after which held-out success is measured.
     """
-    scheduler.register(learner.world.specs)
+    scheduler.register(learner.specs)
     macro, micro = {}, {}
     flat: list[float] = []
     seen: set[str] = set()
