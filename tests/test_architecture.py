@@ -19,7 +19,8 @@ DASHBOARD = ROOT / "dashboard"
 
 LAYERS = [
     *("errors", "records", "config", "keyed", "catalogue", "moments", "similarity", "graph", "predictor", "ledger"),
-    *("problem", "selection", "recording", "explanation", "scheduler", "baselines", "evaluate", "store", "replay", "live"),
+    *("problem", "selection", "recording", "explanation", "scheduler", "baselines"),
+    *("evaluate", "store", "replay", "live"),
     *("importers", "adapters", "testbed", "shadow", "bench", "views", "cli"),
 ]
 """Each module imports only from those before it."""
