@@ -92,6 +92,24 @@ def steps(table: pd.DataFrame, chosen: int | None = None) -> go.Figure:
     return _mark_step(figure, chosen)
 
 
+def success(table: pd.DataFrame, chosen: int | None = None) -> go.Figure:
+    """Held-out success over the run: mean over environments, and over tasks."""
+    figure = _figure(260)
+    for column, name, colour, dash in (
+        ("value", "mean over environments", BLUE, "solid"),
+        ("micro", "mean over tasks", GREY, "dash"),
+    ):
+        known = table[table[column].notna()]
+        figure.add_scatter(
+            x=known["step"], y=known[column], name=name, mode="lines+markers", line={"color": colour, "dash": dash},
+            hovertemplate="step %{x}: %{y:.1%}<extra></extra>",
+        )  # fmt: skip
+    figure.update_yaxes(title="held-out success", tickformat=".0%", rangemode="tozero")
+    _step_axis(figure, table)
+    figure.update_xaxes(dtick=None, nticks=10)  # it is measured now and then, not at every step
+    return _mark_step(figure, chosen)
+
+
 def _step_axis(figure: go.Figure, table: pd.DataFrame) -> None:
     """Whole steps, no room for steps that never were."""
     figure.update_xaxes(title="step", tickformat="d", dtick=1 if len(table) <= 12 else None)

@@ -20,7 +20,7 @@ __all__ = ["Frame", "draw"]
 
 LIVE_SECONDS = 60.0
 """A run whose events grew within so many seconds is being written."""
-POLL_SECONDS = ((LIVE_SECONDS, 2.0), (7_200.0, 10.0))
+POLL_SECONDS = ((LIVE_SECONDS, 1.0), (7_200.0, 10.0))
 """(age of the newest event, seconds between looks): a training step can take long; later only on demand."""
 STALE_SECONDS = 600.0
 """A live run without news for so long may have lost its writer."""
@@ -105,8 +105,8 @@ def _run_picker(runs: pd.DataFrame) -> str:
     if raw is not None and raw not in names and "run" not in st.session_state:
         _refuse("run", f"The link asks for run {_harmless(raw)}, which is not in this folder; the newest run is shown.")
     if "run" not in st.session_state and raw not in names:
-        # Before the widget is bound the parameter may be set; later the widget keeps it. A link always names its run.
-        st.query_params["run"] = names[0]
+        # Not the widget's default: a bound default stays out of the URL, and a link always names its run.
+        st.session_state["run"] = st.query_params["run"] = names[0]
     elif st.session_state.get("run", raw) not in names:
         st.session_state["run"] = names[0]
     st.caption("Run, newest first")

@@ -42,6 +42,7 @@ __all__ = [
     "group_rollouts",
     "health",
     "list_runs",
+    "measures",
     "open_run",
     "outcome_counts",
     "poll",
@@ -148,6 +149,7 @@ step_list = _cached(_step_list)
 recorded_rollouts = _cached(_recorded_rollouts)
 summary = _cached(views.summary)
 steps = _cached(views.steps)
+measures = _cached(views.measures)
 comparator = _cached(views.comparator)
 batch = _cached(views.batch)
 composition = _cached(views.composition)

@@ -20,7 +20,7 @@ from envsched_core.replay import verify
 from envsched_core.store import list_runs
 
 COMMANDS = ["import", "replay", "assess", "explain", "verify", "runs", "next", "config", "dashboard", "demo"]
-COMMANDS += ["train", "bench"]
+COMMANDS += ["train", "follow", "bench"]
 LOG = "\n".join(
     f"{env},{task},{reward}" for env in "ab" for task in range(12) for reward in ((0, 1) if task % 3 else (0, 0))
 )

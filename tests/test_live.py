@@ -217,7 +217,9 @@ def test_whole_records_pass_unchanged():
 # ---------------------------------------------------------------- disks
 
 
-def break_disk(monkeypatch, kinds=("asked", "observed", "released", "note", "add_scores", "add_rollouts", "save_state")):
+def break_disk(
+    monkeypatch, kinds=("asked", "observed", "released", "note", "add_scores", "add_rollouts", "save_state")
+):
     def full(self, *arguments, **more):
         raise StoreError("no space left")
 

@@ -7,7 +7,7 @@ import streamlit as st
 from .. import charts, loading, parts, words
 from ..frame import Frame
 from ..loading import Run, Summary
-from . import states
+from . import start, states
 
 __all__ = ["show"]
 
@@ -29,6 +29,7 @@ def show(frame: Frame) -> None:
     found = loading.summary(run)
     uniform = loading.comparator(run)
     _what(frame, found)
+    _progress(found)
     st.subheader(
         words.overview_sentence(
             share=found.informative_share,
@@ -43,8 +44,10 @@ def show(frame: Frame) -> None:
     _headline(found, uniform.share, uniform.how)
     if not found.picks:
         states.no_decisions(frame)
+    _success(frame, run)
     _steps(frame, run)
     _runs(frame)
+    start.offer()
 
 
 def _what(frame: Frame, found: Summary) -> None:
@@ -53,6 +56,29 @@ def _what(frame: Frame, found: Summary) -> None:
     row = frame.runs[frame.runs["name"] == frame.name].iloc[0]
     simulated = "; its rewards are simulated" if row["simulated"] else ""
     parts.plain_text(f"{frame.name}: {kind}{scheduler}{simulated}.")
+
+
+def _progress(found: Summary) -> None:
+    """How far a run that was started for a number of steps has come."""
+    if found.kind == "live" and found.planned_steps and found.steps < found.planned_steps:
+        text = f"Step {words.count(found.steps)} of {words.count(found.planned_steps)}"
+        st.progress(found.steps / found.planned_steps, text=text)
+
+
+def _success(frame: Frame, run: Run) -> None:
+    """The curve that a trainer noted, if it did."""
+    table = loading.measures(run)
+    table = table[table["metric"] == "heldout_success"]
+    if table.empty:
+        return
+    st.subheader("Held-out success", anchor=False)
+    first, last = table.iloc[0], table.iloc[-1]
+    parts.plain_text(
+        f"From {words.percent(first['value'])} at step {first['step']} to {words.percent(last['value'])} at step "
+        f"{last['step']}, on tasks that are never trained on."
+    )
+    alt = f"Held-out success at {len(table)} steps"
+    parts.chart(charts.success(table, frame.step), table.drop(columns="metric"), key="success", alt=alt)
 
 
 def _headline(found: Summary, uniform: float | None, how: str) -> None:

@@ -54,7 +54,7 @@ def curves_svg(curves: Mapping[str, Sequence[Point]], *, title: str, x_label: st
         f'<text x="{LEFT}" y="26" font-size="15" fill="#222222">{escape(title)}</text>',
         *_axes(frame, x_label, y_label),
     ]
-    styles = [(COLOURS[i % len(COLOURS)], DASHES[i // len(COLOURS) % len(DASHES)]) for i in range(len(curves))]
+    styles = [(COLOURS[i % len(COLOURS)], DASHES[i % len(DASHES)]) for i in range(len(curves))]
     drawn = [(name, curve, *style) for (name, curve), style in zip(curves.items(), styles, strict=True)]
     parts += [_band(frame, curve, colour) for _, curve, colour, _ in drawn]
     parts += [_line(frame, curve, colour, dash) for _, curve, colour, dash in drawn]

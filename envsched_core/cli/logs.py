@@ -16,7 +16,7 @@ from envsched_core.store import Manifest, list_runs
 
 from .output import Json, bar, number, print_json, say, table
 
-__all__ = ["add_to"]
+__all__ = ["Env", "Format", "Map", "Reward", "Tasks", "Tools", "add_to", "options_from"]
 
 Paths = Annotated[
     list[Path], typer.Argument(metavar="PATH...", help="Files or folders of one log.", show_default=False)
@@ -39,7 +39,7 @@ Reward = Annotated[
 ]
 
 
-def _options(
+def options_from(
     format: str | None,
     env: str | None,
     tasks: Path | None,
@@ -47,6 +47,11 @@ def _options(
     pairs: list[str] | None,
     reward: str | None,
 ) -> ImportOptions:
+    """What the options of a command say of a log.
+
+    Raises:
+        ConfigError: a --map is no FIELD=COLUMN.
+    """
     mapping = {}
     for pair in pairs or ():
         field, sign, column = pair.partition("=")
@@ -69,7 +74,7 @@ def import_(
     json: Json = False,
 ) -> None:
     """Read a log into a run folder and report on what it holds."""
-    options = msgspec.structs.replace(_options(format, env, tasks, tools, map, reward), keep_rollouts=rollouts)
+    options = msgspec.structs.replace(options_from(format, env, tasks, tools, map, reward), keep_rollouts=rollouts)
     with bar("importing") as progress:
         report = import_run(paths, out, options, progress)
     if json:
@@ -91,7 +96,7 @@ def assess_(
     json: Json = False,
 ) -> None:
     """The verdict on a log (or run folder): how much was wasted, what would have been avoided, how sure that is."""
-    options = _options(format, env, tasks, tools, map, reward)
+    options = options_from(format, env, tasks, tools, map, reward)
     with bar("assessing") as progress:
         found, report = assess(paths, options, seeds=seeds, progress=progress)
     if json:

@@ -7,6 +7,7 @@ Adding a format is adding such a module and a line in formats.py. Nothing here o
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -20,6 +21,7 @@ from .values import RowError
 
 __all__ = ["Context", "Drop", "ImportOptions", "Notes", "Reader", "Row", "RowError", "as_rows"]
 
+STEP_FOLDER = re.compile(r"(?:^|/)step_(\d{1,15})/")
 UNUSABLE = (AttributeError, IndexError, KeyError, OverflowError, RecursionError, TypeError, ValueError)
 """What a record of an unforeseen shape raises; it costs its own row and never the import."""
 
@@ -133,7 +135,11 @@ class Reader(Protocol):
 
 
 def as_rows(records: Iterable[Record], source: Source, parse: Callable[[Any, Place, int], Row]) -> Iterator[Row | Drop]:
-    """Parse each record; what cannot be parsed becomes a `Drop` with its place."""
+    """Parse each record; what cannot be parsed becomes a `Drop` with its place.
+
+    A row without a step has that of its folder, where the log's folders are named so (``step_12``).
+    """
+    step = _step_of(source.label)
     for record in records:
         if record.problem:
             yield Drop(source.label, record.line, record.problem)
@@ -145,6 +151,14 @@ def as_rows(records: Iterable[Record], source: Source, parse: Callable[[Any, Pla
         except UNUSABLE as error:
             yield Drop(source.label, record.line, f"unexpected content ({type(error).__name__})")
         else:
+            if row.step is None:
+                row.step = step
             if "::" in row.env:  # it parts environment and task in a key
                 row.env = row.env.replace("::", ":")
             yield row
+
+
+def _step_of(label: str) -> int | None:
+    """The step in the name of a folder inside the log."""
+    found = STEP_FOLDER.findall(label)
+    return int(found[-1]) if found else None

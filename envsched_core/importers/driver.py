@@ -23,7 +23,7 @@ from .grouping import Groups, Joined
 from .report import Facts, ImportReport, Tally, build_report
 from .sources import Input, find_inputs
 
-__all__ = ["Imported", "Progress", "Sink", "import_log", "import_run"]
+__all__ = ["Imported", "Progress", "Sink", "import_log", "import_run", "rollouts_of"]
 
 Progress = Callable[[int, int], None]
 """Called now and then with the bytes read and the bytes in all."""
@@ -92,7 +92,7 @@ class _Reading:
 
     def rollouts(self) -> Iterator[Rollout]:
         """Every rollout as the log told it."""
-        return (rollout for row, joined in self.rows() for rollout in _rollouts(row, joined))
+        return (rollout for row, joined in self.rows() for rollout in rollouts_of(row, joined))
 
     def tasks(self) -> list[TaskSpec]:
         """The catalogue: what the log showed, filled in from the task list and the tools file."""
@@ -122,7 +122,7 @@ class _Reading:
         return LogFormatError(message, file=first.file, line=first.line)
 
 
-def _rollouts(row: Row, joined: Joined) -> Iterator[Rollout]:
+def rollouts_of(row: Row, joined: Joined) -> Iterator[Rollout]:
     """The rollouts of a row; what a row says of a whole group is not said of its rollouts."""
     single = len(row.rewards) == 1
     for index, reward in enumerate(row.rewards, joined.first):

@@ -49,14 +49,19 @@ class Record(NamedTuple):
 
 
 class Source:
-    """One file of a log, and how far it has been read."""
+    """One file of a log, or a part of one that is still being written, and how far it has been read."""
 
-    def __init__(self, path: Path, label: str = "") -> None:
-        """`label` is how places and the report call the file."""
+    def __init__(self, path: Path, label: str = "", *, start: int = 0, before: int = 0, end: int | None = None) -> None:
+        """`label` is how places and the report call the file.
+
+        The part is the bytes [start, end), whole lines with `before` lines before them; None = to the end.
+        """
         self.path = path
         self.label = label or path.name
-        self.size = path.stat().st_size
-        self.done = 0
+        self.start, self.before = start, before
+        self.growing = end is not None
+        self.size = path.stat().st_size if end is None else end
+        self.done = start
 
     def open(self) -> IO[bytes]:
         """The bytes of the file, unpacked when gzipped."""
@@ -67,17 +72,28 @@ class Source:
         except OSError as error:
             raise LogFormatError(f"cannot be read: {error.strerror}", file=str(self.path)) from error
 
-    def lines(self) -> Iterator[tuple[int, bytes | None]]:
-        """Numbered lines; None for one that is longer than `MAX_RECORD`."""
+    def lines(self, head: int = 0) -> Iterator[tuple[int, bytes | None]]:
+        """Numbered lines; None for one that is longer than `MAX_RECORD`. A part also has the file's first `head`."""
         number = 0
         with self.open() as stream:
-            while line := stream.readline(MAX_RECORD + 1):
+            while number < min(head, self.before):
+                number += 1
+                yield number, stream.readline(MAX_RECORD)
+            if self.start:
+                stream.seek(self.start)
+                number = self.before
+            while line := stream.readline(self._most(MAX_RECORD + 1)):
                 number += 1
                 self.done = min(self.size, self.done + len(line))
                 too_long = len(line) > MAX_RECORD
                 while len(line) > MAX_RECORD and not line.endswith(b"\n"):
-                    line = stream.readline(MAX_RECORD + 1) or b"\n"
+                    line = stream.readline(self._most(MAX_RECORD + 1)) or b"\n"
+                    self.done = min(self.size, self.done + len(line))
                 yield number, None if too_long else line
+
+    def _most(self, size: int) -> int:
+        """Bytes that may be read next: a part ends where it was told to, whatever stands behind."""
+        return min(size, self.size - self.done) if self.growing else size
 
 
 def decode(raw: bytes) -> Any:
@@ -177,14 +193,14 @@ def _item(data: mmap.mmap, start: int, end: int, position: int) -> Record:
 def _csv(source: Source) -> Iterator[Record]:
     """Rows of a CSV file as objects of strings; the delimiter is the commonest of the header's."""
     csv.field_size_limit(MAX_RECORD)
-    texts = (_text(line) for _, line in source.lines())
+    texts = (_text(line) for _, line in source.lines(head=1))
     header_line = next(texts, "").removeprefix("\ufeff")
     dialect = max(",\t;|", key=header_line.count)
     header = next(csv.reader([header_line], delimiter=dialect), [])
     rows = csv.reader(texts, delimiter=dialect)
     while True:
         try:
-            line = rows.line_num + 2
+            line = rows.line_num + max(source.before, 1) + 1
             row = next(rows)
         except StopIteration:
             return

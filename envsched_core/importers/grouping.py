@@ -20,7 +20,7 @@ from .base import Row, RowError
 from .catalogue import TEXT_LIMIT
 from .messages import assistant_turns
 
-__all__ = ["MAX_GROUP", "Groups", "Joined", "Order"]
+__all__ = ["MAX_GROUP", "Groups", "Joined", "Order", "group_id_of"]
 
 MAX_GROUP = 16_384
 """Rollouts of one group that are taken; more means that the group or step column was not found."""
@@ -97,7 +97,7 @@ class Groups:
         Raises:
             RowError: its group is full.
         """
-        group_id = _group_id(row)
+        group_id = group_id_of(row)
         group = self._ids.get(group_id, -1)
         first = self.count[group] if group >= 0 else 0
         if first + len(row.rewards) > MAX_GROUP:
@@ -249,7 +249,7 @@ class Groups:
         return cost if cost != Cost() else None
 
 
-def _group_id(row: Row) -> str:
+def group_id_of(row: Row) -> str:
     """The group of a row by the rule in the module's head; unique in the log."""
     key = task_key(row.env, row.task)
     if row.group is not None:

@@ -19,7 +19,7 @@ from .fields import TASK_FIELDS, Columns
 from .files import Source, head_of
 from .formats import FORMATS, format_of, reader_of, unknown_format
 
-__all__ = ["Input", "find_inputs"]
+__all__ = ["Input", "files_below", "find_inputs", "natural_order"]
 
 
 class Input(NamedTuple):
@@ -60,7 +60,7 @@ def _folder(folder: Path, options: ImportOptions, notes: Notes) -> list[Input]:
     """Every log in a folder and below it."""
     given = {file.resolve() for file in (options.tasks, options.tools) if file is not None}
     inputs, passed = [], []
-    for path in sorted(_files(folder), key=_natural):
+    for path in sorted(files_below(folder), key=natural_order):
         if path.resolve() in given:
             continue
         head = head_of(path)
@@ -92,7 +92,7 @@ def _is_task_list(path: Path) -> bool:
     return "env" in columns and "task" in columns and "text" in columns
 
 
-def _files(folder: Path) -> Iterable[Path]:
+def files_below(folder: Path) -> Iterable[Path]:
     """Regular files below a folder, hidden ones and links to folders left out."""
     for path in folder.rglob("*"):
         hidden = any(part.startswith(".") for part in path.relative_to(folder).parts)
@@ -100,7 +100,7 @@ def _files(folder: Path) -> Iterable[Path]:
             yield path
 
 
-def _natural(path: Path) -> list[tuple[int, str]]:
+def natural_order(path: Path) -> list[tuple[int, str]]:
     """Sort key that puts 2.jsonl before 10.jsonl."""
     return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", path.as_posix())]
 

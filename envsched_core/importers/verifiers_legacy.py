@@ -80,7 +80,7 @@ class _Run:
     """Turns the rows of one run into `Row`s."""
 
     def __init__(self, source: Source, context: Context) -> None:
-        self.label = source.label
+        self.label, self.growing = source.label, source.growing
         self.options, self.notes = context.options, context.notes
         self.mapping = checked_mapping(context.options.mapping)
         self.metadata = _metadata(source.path)
@@ -96,7 +96,9 @@ class _Run:
         self.total = 0.0
 
     def _has_ids(self, source: Source) -> bool:
-        """False when most ids are 0 though the run is not of one example."""
+        """False when most ids are 0 though the run is not of one example; a run that still grows cannot tell."""
+        if source.growing:
+            return True
         decoder = msgspec.json.Decoder(_Ids)
         rows = zeros = 0
         for _, line in source.lines():
@@ -183,6 +185,8 @@ class _Run:
 
     def remark(self) -> None:
         """Compare the rows with what the metadata says of them."""
+        if self.growing:
+            return
         told = self.metadata.get("avg_reward")
         mean = self.total / self.scored if self.scored else None
         if isinstance(told, int | float) and mean is not None and not math.isclose(told, mean, abs_tol=1e-6):

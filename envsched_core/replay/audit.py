@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -28,7 +28,7 @@ from .pool import (
     preset_of,
 )
 
-__all__ = ["AuditResult", "AuditStep", "replay_audit"]
+__all__ = ["AuditResult", "AuditStep", "compare", "replay_audit"]
 
 NOT_ROLLED_OUT = "audit: not rolled out"
 
@@ -156,27 +156,39 @@ def _step(journal: Journal, batch: list[GroupResult], step: int, index: dict[str
     config = journal.scheduler.config
     decision = journal.ask(len(batch), step)
     open_picks = {pick.key: pick.pick_id for pick in decision.picks}
-    picked = list(open_picks)
     results = [msgspec.structs.replace(group, step=step, pick_id=open_picks.pop(group.key, None)) for group in batch]
     scores = journal.scheduler.scores()
     journal.observe(results, step)
     journal.release(list(open_picks.values()), NOT_ROLLED_OUT, step)
-    trained = [group.key for group in results]
-    audited = AuditStep(
-        step=step,
-        groups=len(batch),
-        overlap=evaluate.mean([float(key in set(trained)) for key in picked]) if picked else None,
-        overlap_by_chance=len(set(trained)) / len(index),
-        informative_share=evaluate.informative_share([is_mixed(group, config) for group in results]),
-        predicted_variance_picked=_predicted(decision, scores, picked, index),
-        predicted_variance_trained=_predicted(decision, scores, trained, index),
-    )
+    audited = compare(decision, scores, results, index, config)
     if journal.writer:
         journal.writer.note(step, {"audit": msgspec.to_builtins(audited)})
     return audited
 
 
-def _predicted(decision: Decision, scores: StepScores | None, keys: list[str], index: dict[str, int]) -> float | None:
+def compare(
+    decision: Decision,
+    scores: StepScores | None,
+    trained: Sequence[GroupResult],
+    index: Mapping[str, int],
+    config: Config,
+) -> AuditStep:
+    """What was picked against what was trained on; `scores` are those of before its rewards were seen."""
+    picked, keys = [pick.key for pick in decision.picks], [group.key for group in trained]
+    return AuditStep(
+        step=decision.step,
+        groups=len(trained),
+        overlap=evaluate.mean([float(key in set(keys)) for key in picked]) if picked else None,
+        overlap_by_chance=len(set(keys)) / len(index),
+        informative_share=evaluate.informative_share([is_mixed(group, config) for group in trained]),
+        predicted_variance_picked=_predicted(decision, scores, picked, index),
+        predicted_variance_trained=_predicted(decision, scores, keys, index),
+    )
+
+
+def _predicted(
+    decision: Decision, scores: StepScores | None, keys: list[str], index: Mapping[str, int]
+) -> float | None:
     """Mean predicted variance of tasks before the step."""
     if scores is None or decision.trust is None or not keys:
         return None

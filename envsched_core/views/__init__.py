@@ -15,7 +15,7 @@ from .decision import Explained, afterwards, explained, group_rollouts, recorded
 from .graph_map import GraphMap, ego_graph, environment_graph
 from .run_view import OUTCOME_CODES, STATES, Health, RunView
 from .runs import runs
-from .summary import Comparator, Summary, comparator, steps, summary
+from .summary import Comparator, Summary, comparator, measures, steps, summary
 from .tasks import task, task_keys, tasks
 from .trends import Coverage, Grid, coverage, environments, quota_hits, variance_grid
 
@@ -41,6 +41,7 @@ __all__ = [
     "environments",
     "explained",
     "group_rollouts",
+    "measures",
     "outcome_counts",
     "quota_hits",
     "recorded",

@@ -51,6 +51,8 @@ class Intake:
             self._observed(event.data, event.step)
         elif event.kind == "released":
             self._released(event.data, event.step)
+        elif event.kind == "note":
+            self._noted(event.data, event.step)
 
     def _asked(self, decision: Decision) -> None:
         for pick_id in decision.expired:
@@ -90,6 +92,13 @@ class Intake:
     def _released(self, data: Any, step: int | None) -> None:
         for pick_id in data.get("pick_ids", ()):
             self._end(str(pick_id), "released", str(data.get("reason", "")), step)
+
+    def _noted(self, data: Any, step: int | None) -> None:
+        """A note that names a metric and its value at a step is a measure; all other notes are for people."""
+        if step is not None and isinstance(data, dict) and isinstance(data.get("value"), int | float):
+            micro = data.get("micro")
+            number = float(micro) if isinstance(micro, int | float) else None
+            self.rows["measures"].append((step, str(data.get("metric", "")), float(data["value"]), number))
 
     def _observed(self, result: GroupResult, step: int | None) -> None:
         if result.group_id in self._seen:

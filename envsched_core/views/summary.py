@@ -7,7 +7,7 @@ import pandas as pd
 
 from .run_view import RunView
 
-__all__ = ["Comparator", "Summary", "comparator", "steps", "summary"]
+__all__ = ["Comparator", "Summary", "comparator", "measures", "steps", "summary"]
 
 
 class Comparator(msgspec.Struct, frozen=True):
@@ -70,6 +70,8 @@ class Summary(msgspec.Struct, frozen=True):
     """Limits that could not be kept."""
     duplicates: int
     """Groups that came twice and were counted once."""
+    planned_steps: int | None
+    """Steps the run was started for; None when its writer did not say."""
 
 
 COUNTED = "(SELECT * FROM groups WHERE candidate IS NOT NULL OR NOT (SELECT count(*) > 0 FROM decisions))"
@@ -118,6 +120,24 @@ def summary(view: RunView) -> Summary:
         quota_hits=int(limits["hits"]),
         relaxations=int(limits["relaxed"]),
         duplicates=view.health().duplicates,
+        planned_steps=_planned(view),
+    )
+
+
+def _planned(view: RunView) -> int | None:
+    plan = view.manifest.source.get("plan")
+    steps = plan.get("steps") if isinstance(plan, dict) else None
+    return steps if isinstance(steps, int) else None
+
+
+def measures(view: RunView) -> pd.DataFrame:
+    """What the trainer measured on the way, in order of step.
+
+    Columns: step; metric (its name); value (in [0, 1] for success: mean over environments); micro (mean over
+    tasks; missing where it was not given). A step measured twice, after a resume, counts once.
+    """
+    return view.query(
+        "SELECT DISTINCT ON (metric, step) step, metric, value, micro FROM measures ORDER BY metric, step"
     )
 
 

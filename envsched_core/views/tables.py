@@ -36,6 +36,7 @@ TABLES: dict[str, dict[str, str]] = {
         "draws": "INTEGER",  # NULL = no limit
     },
     "ranges": {"env": "VARCHAR", "low": "DOUBLE", "high": "DOUBLE", "declared": "BOOLEAN"},
+    "measures": {"step": "INTEGER", "metric": "VARCHAR", "value": "DOUBLE", "micro": "DOUBLE"},  # what a trainer noted
     "decisions": {
         "decision": "INTEGER",  # 0-based number of the ask in the run
         "step": "INTEGER",
