@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scheduler_checks import invented_tasks
 
+from envsched_core.baselines import make_scheduler
 from envsched_core.config import Config, config_from
 from envsched_core.errors import LockedError, StoreError
 from envsched_core.live import LiveSession
@@ -83,8 +84,6 @@ def test_a_session_without_a_run_folder_records_nothing():
 
 
 def session_scheduler():
-    from envsched_core.baselines import make_scheduler
-
     scheduler = make_scheduler("envsched", CONFIG)
     scheduler.register(invented_tasks())
     return scheduler

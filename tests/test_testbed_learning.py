@@ -218,8 +218,11 @@ def cross_correlation(name: str) -> float:
 
 
 def test_transfer_is_planted_in_x0_and_absent_in_x1():
-    assert cross_correlation("X0") > 0.5
+    assert cross_correlation("X0") > 0.4
     assert abs(cross_correlation("X1")) < 0.1
+    one = learner("X1")
+    right, _ = one.probe(np.arange(4096), 4)
+    assert right.mean(axis=1).std() > 0.25, "there is something to predict"
 
 
 DIGEST = """

@@ -74,12 +74,18 @@ WORLDS: dict[str, WorldSpec] = {
     "H": H,
     "F": M._replace(jargon=(0.35, 0.35, 0.35)),
     "X0": M._replace(jargon=(0.0, 0.0, 0.0), shared_flags=0b01001, own_verbs=False, pure=True, local_features=False),
-    "X1": M._replace(jargon=(1.0, 1.0, 1.0), turns=(0.0, 1.0, 0.0, 0.0), writes=("update",)),
+    "X1": M._replace(
+        jargon=(1.0, 0.0, 0.0),
+        turns=(1.0, 0.0, 0.0, 0.0),
+        flags=(0.3, 0.4, 0.3, 0.0, 0.0),
+        writes=("update",),
+    ),
     "small": M._replace(environments=24, tasks=320, held_out=120),
 }
 """The reference worlds. X0: transfer across environments is planted (one set of verbs and flags, tasks of one
 operation, no feature of a single environment: what is learned of a pattern holds everywhere). X1: it is
-absent (every word is the environment's own, and all tasks are of one pattern: two updates)."""
+absent (every API has verbs of its own, and all tasks are of one pattern, a single update: beside the overall mean
+an environment tells nothing of another)."""
 
 VARIANTS: dict[str, dict[str, object]] = {
     "graded": {"graded": True},
