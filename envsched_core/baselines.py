@@ -97,8 +97,9 @@ class Mopps(EnvSched):
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Carry on from a saved state; register the tasks first."""
-        tasks, _ = self.catalogue.translate(state["catalogue"])
-        self.beta[:, tasks[tasks >= 0]] = np.asarray(state["beta"])[:, tasks >= 0]
+        if "beta" in state:  # else it is no state of this scheduler, and the next line says so
+            tasks, _ = self.catalogue.translate(state["catalogue"])
+            self.beta[:, tasks[tasks >= 0]] = np.asarray(state["beta"])[:, tasks >= 0]
         super().load_state_dict(state)
 
 

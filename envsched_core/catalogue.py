@@ -35,12 +35,15 @@ class Catalogue:
         """Take in tasks; a key known already is replaced by the newer description. Returns the new indices.
 
         Raises:
-            ContractError: a task has no environment or no id.
+            ContractError: a task has no environment or no id, or an environment holds ``::``.
         """
-        fresh = []
-        for task in tasks:
+        for task in tasks:  # all of them first: a refused call changes nothing
             if not task.env or not task.task:
                 raise ContractError(f"a task needs an environment and an id, got {task.env!r}::{task.task!r}")
+            if "::" in task.env:
+                raise ContractError(f"environment {task.env!r}: a name cannot hold '::', which ends it in ENV::TASK")
+        fresh = []
+        for task in tasks:
             known = self.index.setdefault(task.key, len(self.tasks))
             if known < len(self.tasks):
                 self.tasks[known] = task

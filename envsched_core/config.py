@@ -22,10 +22,11 @@ from .errors import ConfigError
 __all__ = ["PRESETS", "Config", "Knob", "config_from", "digest", "knobs"]
 
 Share = Annotated[float, Meta(ge=0.0, le=1.0)]
-NonNegative = Annotated[float, Meta(ge=0.0)]
+NonNegative = Annotated[float, Meta(ge=0.0, le=1e6)]
 Count = Annotated[int, Meta(ge=0)]
 Positive = Annotated[int, Meta(ge=1)]
-Strict = Annotated[float, Meta(gt=0.0)]
+Strict = Annotated[float, Meta(gt=0.0, le=1e6)]
+Grid = Annotated[tuple[NonNegative, ...], Meta(min_length=1)]
 
 
 class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -92,13 +93,13 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """a group whose rewards span at most this is flat; in reward units"""
 
     # prediction
-    half_lives: tuple[NonNegative, ...] = (0.0, 20.0)
+    half_lives: Grid = (0.0, 20.0)
     """steps after which a rollout counts half: the values trust is learned over; 0 = never ages"""
-    kappa_env_grid: tuple[Strict, ...] = (0.5, 1.0, 2.0, 4.0)
+    kappa_env_grid: Annotated[tuple[Strict, ...], Meta(min_length=1)] = (0.5, 1.0, 2.0, 4.0)
     """weight of the environment's mean, in units of its concentration: the values trust is learned over"""
-    tau_within_grid: tuple[NonNegative, ...] = (0.0, 0.1, 0.3, 1.0)
+    tau_within_grid: Grid = (0.0, 0.1, 0.3, 1.0)
     """weight of within-environment neighbours: the values trust is learned over"""
-    tau_cross_grid: tuple[NonNegative, ...] = (0.0, 0.05, 0.2)
+    tau_cross_grid: Grid = (0.0, 0.05, 0.2)
     """weight of cross-environment neighbours: the values trust is learned over"""
     kappa_global: Strict = 0.1
     """pseudo-rollouts of the mean over everything"""
@@ -147,9 +148,15 @@ def config_from(values: Mapping[str, Any], base: Config | None = None) -> Config
             raise ConfigError(f"unknown config key '{key}'{hint}")
     merged = {**msgspec.to_builtins(base or Config()), **values}
     try:
-        return msgspec.convert(merged, Config, strict=False)
+        config = msgspec.convert(merged, Config, strict=False)
     except msgspec.ValidationError as error:
         raise ConfigError(f"config: {error}; `envsched config` shows each range") from error
+    for env, (low, high) in config.reward_ranges.items():
+        if not -1e100 < low < high < 1e100:
+            raise ConfigError(
+                f"config: reward_ranges of '{env}' must be two numbers, the lower first; got {low}, {high}"
+            )
+    return config
 
 
 class Knob(NamedTuple):

@@ -76,7 +76,7 @@ def _selected(c: Candidate, d: Decision) -> str:
     if how == "floor":
         return f"{place} to keep its environment's smallest share; {_prediction(c)}."
     if how == "relaxed":
-        return f"{place} although its environment's quota was full, since nothing else was left; {_prediction(c)}."
+        return f"{place} beyond a quota or a cool-down, since nothing else was left; {_prediction(c)}."
     cutoff = f" against a cut-off of {_number(d.cutoff)}" if d.cutoff is not None else ""
     return f"{place} with score {_number(c.score)}{cutoff}: {_prediction(c)}; {_strongest(c)}."
 
@@ -107,6 +107,8 @@ def _below(c: Candidate, d: Decision) -> str:
     if d.cutoff is None:
         return f"was not drawn at step {d.step}: every pick of this call was made without comparing scores."
     margin = _number(d.cutoff - c.score)
+    if d.cutoff - c.score < 1e-9:
+        return f"was not picked at step {d.step}: its score ties with the cut-off {_number(d.cutoff)}; lots were drawn."
     return (
         f"was not picked at step {d.step}: its score {_number(c.score)} was {margin} under the cut-off "
         f"{_number(d.cutoff)}; {_prediction(c)}."

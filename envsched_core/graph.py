@@ -151,7 +151,7 @@ class Traces:
     def load_state_dict(self, state: Mapping[str, Any], tasks: NDArray[np.int64]) -> None:
         """Take over; `tasks` maps saved indices to those here (-1 = gone)."""
         for name in ("mass", "drift", "last_mean"):
-            getattr(self, name)[tasks[tasks >= 0]] = state[name][tasks >= 0]
+            getattr(self, name)[tasks[tasks >= 0]] = np.asarray(state[name])[tasks >= 0]
         self.calls = {}
         for task, kept in state["calls"].items():
             if tasks[int(task)] >= 0:
@@ -199,6 +199,8 @@ class GraphBuilder:
         starts = np.flatnonzero(np.diff(env[order], prepend=-1))
         edges = []
         for members in np.split(order, starts[1:]) if len(order) else []:
+            if len(members) == 1:  # nothing to be similar to
+                continue
             name = tasks[int(members[0])].env
             count, local = self._within.get(name, (0, None))
             if local is None or count != len(members):

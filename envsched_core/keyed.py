@@ -23,7 +23,7 @@ _SECOND = np.uint64(0x94D049BB133111EB)
 
 def name_hash(name: str) -> int:
     """64 stable bits of a name."""
-    return int.from_bytes(hashlib.blake2b(name.encode(), digest_size=8).digest(), "big")
+    return int.from_bytes(hashlib.blake2b(name.encode(errors="surrogatepass"), digest_size=8).digest(), "big")
 
 
 def mix(hashes: Hashes, *keys: int) -> Hashes:

@@ -127,8 +127,8 @@ class Ledger:
 
     def load_state_dict(self, state: Mapping[str, Any], tasks: NDArray[np.int64]) -> None:
         """Take over; `tasks` maps saved indices to those here (-1 = gone: its open picks end as released)."""
-        self.drawn[tasks[tasks >= 0]] = state["drawn"][tasks >= 0]
-        self.last_pick[tasks[tasks >= 0]] = state["last_pick"][tasks >= 0]
+        self.drawn[tasks[tasks >= 0]] = np.asarray(state["drawn"])[tasks >= 0]
+        self.last_pick[tasks[tasks >= 0]] = np.asarray(state["last_pick"])[tasks >= 0]
         self.seen = {str(k): int(v) for k, v in state["seen"].items()}
         self.counts = Counter({str(k): int(v) for k, v in state["counts"].items()})
         self.open, self.by_task = {}, {}

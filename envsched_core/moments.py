@@ -266,9 +266,9 @@ class RewardMoments:
     def load_state_dict(self, state: Mapping[str, Any], tasks: NDArray[np.int64], envs: NDArray[np.int64]) -> None:
         """Put saved statistics at `tasks` [saved N] and `envs` [saved E] (indices here; -1 = gone)."""
         for name in ("n", "s", "groups", "last_step"):
-            getattr(self, name)[..., tasks[tasks >= 0]] = state[name][..., tasks >= 0]
+            getattr(self, name)[..., tasks[tasks >= 0]] = np.asarray(state[name])[..., tasks >= 0]
         for name in ("low", "high", "two_ended", *self.ENV_SUMS):
-            getattr(self, name)[..., envs[envs >= 0]] = state[name][..., envs >= 0]
+            getattr(self, name)[..., envs[envs >= 0]] = np.asarray(state[name])[..., envs >= 0]
         self.discount.now = int(state["now"])
         self.discount.shift = np.array(state["shift"])
         self.clipped, self.widened = int(state["clipped"]), list(state["widened"])

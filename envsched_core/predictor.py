@@ -361,7 +361,7 @@ class Predictor:
         self.loglik = np.array(state["loglik"])
         self.used, self.scored = int(state["used"]), int(state["scored"])
         self._environments.clear()
-        if np.array_equal(tasks, np.arange(self.moments.n.shape[1])):
+        if self.graph is not None and np.array_equal(tasks, np.arange(self.moments.n.shape[1])):
             self.spread = {name: np.array(array) for name, array in state["spread"].items()}
         else:
             self._propagate_all()

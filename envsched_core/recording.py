@@ -78,7 +78,7 @@ class Recorder:
         out[over & full[self.catalogue.env]] = CODE["quota_full"]
         barred = ~batch.eligible
         out[barred] = CODE["unavailable"]
-        out[barred & self.ledger.resting(step)] = CODE["cooling_down"]
+        out[batch.problem.reserve] = CODE["cooling_down"]  # woken or not
         out[self.ledger.in_flight()] = CODE["in_flight"]
         for pick in batch.chosen.values():
             out[pick.task] = CODE["uniform_draw" if pick.how == "uniform" else "selected"]
@@ -211,7 +211,7 @@ class Recorder:
         if outcome == "cooling_down":
             out["rests_until"] = float(self.ledger.last_pick[task] + self.ledger.cool_down + 1)
         if outcome == "in_flight":
-            out["open_pick"] = self.ledger.by_task[task]
+            out["open_pick"] = self.ledger.by_task.get(task, "")  # it may have ended since
         if outcome == "unavailable":
             out["reason"] = self._reason(task)
         return out

@@ -16,7 +16,7 @@ from __future__ import annotations
 import copy
 import heapq
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -68,7 +68,8 @@ class Batch:
         self.penalty: dict[int, float] = {}
         self.chosen: dict[int, Chosen] = {}
         self.position = 0
-        self.pinned = [t for t in p.pinned if self.eligible[t]]
+        self.pinned = list(dict.fromkeys(p.pinned))
+        self.dropped: set[int] = set()
         self.blocked: dict[int, tuple[int, float]] = {}
         self.price = np.zeros(n_env)
         self.block_count = np.zeros(n_env, dtype=np.int64)
@@ -134,20 +135,27 @@ class Batch:
                 self.relaxed.append(Relaxation("shortfall", "", n, len(picks)))
                 break
             picks.append(pick)
+        if self.position >= self.problem.size:
+            self._give_up_floors(self.used < self.floor)
         return picks
 
     def _next(self) -> Chosen | None:
-        if self.pinned:
-            return self._take(self.pinned.pop(0), "pinned")
+        while self.pinned:
+            task = self.pinned.pop(0)
+            if self.eligible[task]:
+                return self._take(task, "pinned")
         if self._coin() and (drawn := self._draw_uniform()) is not None:
             return self._take(drawn, "uniform")
-        if self._floors_press():
-            best = self._best(self._unmet()[self.problem.env])
+        due = self._due_floors()
+        if due.any():
+            best = self._best(due[self.problem.env])
             if best is not None:
                 return self._take(best, "floor")
-            self._give_up_floors()
+            self._give_up_floors(due)
         top = self._pop()
-        return self._take(top, "score") if top is not None else self._relax()
+        if top is None:
+            return self._relax()
+        return self._take(top, "relaxed" if self.problem.reserve[top] else "score")
 
     def _take(self, task: int, how: How) -> Chosen:
         key, gain, terms = self._key(task), self._gain(task), self.terms_of(task)
@@ -156,9 +164,15 @@ class Batch:
         self.chosen[task] = pick
         self.position += 1
         self.eligible[task] = False
-        self.used[self.problem.env[task]] += 1
+        self._use(int(self.problem.env[task]))
         self._visit(task, 1.0)
         return pick
+
+    def _use(self, env: int) -> None:
+        self.used[env] += 1
+        if self.used[env] > self.limit[env]:  # a pin, or nothing else was left
+            limit, used = int(self.problem.limit[env]), int(self.used[env])
+            self.relaxed.append(Relaxation("quota", self.problem.env_names[env], limit, used))
 
     def _visit(self, task: int, sign: float) -> None:
         """Put a pick into (or take it out of) its cells and its neighbours' penalties."""
@@ -248,19 +262,18 @@ class Batch:
         left = np.flatnonzero(self.eligible & (self.used < self.limit)[p.env])
         return int(left[int(unit(mix(p.seed_hash, DRAW, self.position, 64))[0] * len(left))]) if len(left) else None
 
-    def _unmet(self) -> NDArray[np.bool_]:
-        return self.used < self.floor
+    def _due_floors(self) -> NDArray[np.bool_]:
+        """Environments [E] behind their floor: it is due evenly over the step, so that small asks keep it too."""
+        p = self.problem
+        due = np.ceil(self.floor * min((self.position + 1) / p.size, 1.0) - 1e-9)
+        behind: NDArray[np.bool_] = self.used < due
+        return behind
 
-    def _floors_press(self) -> bool:
-        """Whether every position left is needed for a floor."""
-        owed = int(np.maximum(self.floor - self.used, 0).sum())
-        return 0 < owed >= self.problem.size - self.position
-
-    def _give_up_floors(self) -> None:
-        for env in np.flatnonzero(self._unmet()):
+    def _give_up_floors(self, envs: NDArray[np.bool_]) -> None:
+        for env in np.flatnonzero(envs):
             floor, used = int(self.floor[env]), int(self.used[env])
             self.relaxed.append(Relaxation("floor", self.problem.env_names[int(env)], floor, used))
-        self.floor = np.minimum(self.floor, self.used)
+            self.floor[env] = used
 
     def _best(self, allowed: NDArray[np.bool_]) -> int | None:
         """The highest score among `allowed` [N] by a plain pass."""
@@ -284,10 +297,9 @@ class Batch:
         best = self._best(allowed)
         if best is None:
             return None
-        env = int(p.env[best])
         pick = self._take(best, "relaxed")
+        env = int(p.env[best])
         self.limit[env] = max(self.limit[env], self.used[env])
-        self.relaxed.append(Relaxation("quota", p.env_names[env], int(p.limit[env]), int(self.used[env])))
         return pick
 
     # ------------------------------------------------------------------ afterwards
@@ -297,6 +309,7 @@ class Batch:
         if task not in self.chosen:
             return
         del self.chosen[task]
+        self.dropped.add(task)
         self.used[self.problem.env[task]] -= 1
         self._visit(task, -1.0)
         self.blocked.clear()
@@ -312,6 +325,7 @@ class Batch:
             "penalty": [list(pair) for pair in self.penalty.items()],
             "blocked": [[task, *place] for task, place in self.blocked.items()],
             "chosen": [list(pick) for pick in self.chosen.values()],
+            "dropped": sorted(self.dropped),
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -323,10 +337,25 @@ class Batch:
         self.penalty = {int(task): float(penalty) for task, penalty in state["penalty"]}
         self.blocked = {int(task): (int(position), float(key)) for task, position, key in state["blocked"]}
         self.chosen = {int(fields[0]): Chosen(*fields) for fields in state["chosen"]}
+        self.dropped = {int(task) for task in state["dropped"]}
         self._fill()
 
+    def carry(self, picks: Sequence[tuple[int, int, How]], dropped: Sequence[int], position: int) -> None:
+        """Take over the picks (task, position, how) of a batch over another pool; `position` is the next one."""
+        for task, place, how in picks:
+            self.position = place
+            self.eligible[task] = True
+            self._take(task, how)
+        self.dropped.update(dropped)
+        self.eligible[list(dropped)] = False
+        self.relaxed.clear()
+        self.position = position
+
     def certificate(self) -> float | None:
-        """F(S) over the sum of the B largest single gains that the quotas allow; F is submodular and F() = 0."""
+        """F(S), or 0 where penalties make it negative, over the sum of the B largest single gains the quotas allow.
+
+        F is submodular and F of nothing is 0, so that sum is an upper bound of the best F.
+        """
         if self.factor is not None or not self.chosen:
             return None
         order = np.flatnonzero(self.problem.eligible)
@@ -335,7 +364,7 @@ class Batch:
         place = _place_in_group(env)
         best = self.initial_gain[order][place < self.limit[env]][: len(self.chosen)].sum()
         reached = sum(pick.gain for pick in self.chosen.values())
-        return float(min(reached / best, 1.0)) if best > 0 else None
+        return float(min(max(reached / best, 0.0), 1.0)) if best > 0 else None
 
 
 def _place_in_group(groups: Indices) -> Indices:

@@ -11,7 +11,9 @@ from itertools import permutations
 
 import msgspec
 import numpy as np
+import pytest
 
+from envsched_core.errors import ContractError, UnknownTaskError
 from envsched_core.records import Decision, GroupResult, TaskSpec, Tool
 from envsched_core.scheduler import EnvSched
 
@@ -220,11 +222,73 @@ def check_bad_results_do_not_raise(make: Make) -> None:
     """NaN, infinite, empty and out-of-range rewards are counted, never an exception."""
     scheduler = make(reward_ranges={"shop": (0.0, 1.0)})
     scheduler.ask(4, step=0)
-    bad = [(float("nan"), 1.0), (float("inf"),), (), (5.0, -2.0), (0.5,)]
+    bad = [(float("nan"), 1.0), (float("inf"),), (), (5.0, -2.0), (0.5,), (None, "x"), (1e308, -1e308), (10**400, 0)]
     scheduler.observe(GroupResult(f"g{i}", "shop", f"t{i}", rewards) for i, rewards in enumerate(bad))
-    scheduler.ask(4, step=1)
+    malformed = [GroupResult(None, "shop", "t1", (1.0,)), "no result", GroupResult("h", "shop", "t1", None)]
+    scheduler.observe([*malformed, GroupResult("k", "shop", "t1", (1.0,), step=10**30)])
+    scheduler.ask(4, step=np.int64(1))
     m = scheduler.metrics()
-    assert (m["rewards/missing"], m["groups/empty"], m["rewards/clipped"]) == (2, 2, 2)
+    assert (m["rewards/missing"], m["groups/empty"], m["rewards/clipped"]) == (7, 4, 2)
+    assert m["observe/malformed"] == 4
+
+
+def check_a_slip_in_the_pick_id_ends_no_other_pick(make: Make) -> None:
+    """A result answers its own task's pick, whatever id it names."""
+    scheduler = make()
+    one, other = scheduler.ask(2, step=0).picks
+    scheduler.observe([GroupResult("g", one.env, one.task, (1.0, 0.0), pick_id=other.pick_id)])
+    assert list(scheduler.ledger.open) == [other.pick_id]
+    assert scheduler.metrics()["observe/other_pick"] == 1
+
+
+def check_wrong_calls_are_told(make: Make) -> None:
+    """A step in the past, a negative or broken count: an error that says so, and nothing changes."""
+    scheduler = make()
+    scheduler.ask(1, step=5)
+    before = statistics(scheduler)
+    for n, step in ((1, 4), (-1, 6), (1, 6.5), (1, "x"), (1, None), (1, 2**60)):
+        with pytest.raises(ContractError):
+            scheduler.ask(n, step=step)
+    assert statistics(scheduler) == before
+
+
+def check_loading_over_another_catalogue_in_mid_step(make: Make) -> None:
+    """Tasks that joined while a step was open: its picks are kept, its pick ids are not given twice."""
+    saved = make()
+    first = saved.ask(2, step=0)
+    loaded = make(tasks=[TaskSpec("new", "t0"), *invented_tasks()])
+    loaded.load_state_dict(saved.state_dict())
+    second = loaded.ask(2, step=0)
+    both = [*first.picks, *second.picks]
+    assert len({p.pick_id for p in both}) == len({p.key for p in both}) == 4
+    assert len(loaded.ledger.open) == len(loaded.ledger.by_task) == 4
+
+
+def check_other_grids_are_refused_other_weights_are_not(make: Make) -> None:
+    """What the sums are laid out by cannot change over a restart; weights can."""
+    saved = make()
+    saved.ask(2, step=0)
+    other = make(weight_uncertainty=0.7, batch_size=6)
+    other.load_state_dict(saved.state_dict())
+    assert len(other.ask(2, step=0).picks) == 2
+    with pytest.raises(ContractError, match="half_lives"):
+        make(half_lives=(0.0, 3.0, 9.0)).load_state_dict(saved.state_dict())
+    with pytest.raises(ContractError, match="format"):
+        make().load_state_dict({})
+
+
+def check_explain_after_news(make: Make) -> None:
+    """Explaining the latest step works after its results came and after tasks joined."""
+    scheduler = make()
+    first = scheduler.ask(2, step=0)
+    scheduler.ask(2, step=1)
+    scheduler.observe(outcome(first))
+    for task in scheduler.catalogue.index:
+        assert scheduler.explain(1, task).verdict
+    scheduler.register([TaskSpec("new", "t0")])
+    with pytest.raises(UnknownTaskError):
+        scheduler.explain(1, "new::t0")
+    assert scheduler.scores() is None
 
 
 def check_nothing_left(make: Make) -> None:

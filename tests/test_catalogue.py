@@ -22,6 +22,9 @@ def test_errors() -> None:
     catalogue = Catalogue()
     with pytest.raises(ContractError):
         catalogue.add([TaskSpec("", "1")])
+    with pytest.raises(ContractError, match="::"):
+        catalogue.add([TaskSpec("b", "1"), TaskSpec("a::b", "c")])
+    assert len(catalogue) == 0
     with pytest.raises(UnknownTaskError):
         catalogue.position("a::1")
 

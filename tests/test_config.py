@@ -23,6 +23,8 @@ def test_every_knob_is_documented_and_has_its_default() -> None:
         ({"max_share": 2.0}, "max_share"),
         ({"batch_size": "many"}, "batch_size"),
         ({"half_lives": [-1.0]}, "half_lives"),
+        ({"tau_cross_grid": []}, "tau_cross_grid"),
+        ({"reward_ranges": {"e": (1.0, 1.0)}}, "the lower first"),
     ],
 )
 def test_wrong_values_are_named(values: dict, said: str) -> None:

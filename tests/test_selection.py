@@ -168,6 +168,30 @@ def test_floors_pins_and_exclusions() -> None:
     assert "e0" not in envs
 
 
+def test_a_pin_is_picked_once_and_its_broken_quota_is_on_record() -> None:
+    values = {"batch_size": 8, "max_share": 0.13, "pin_tasks": ["e1::t3", "e1::t3", "e1::t4", "no::no"]}
+    scheduler = make_scheduler("envsched", config_from(values))
+    scheduler.register([TaskSpec(f"e{e}", f"t{i}") for e in range(10) for i in range(5)])
+    decision = scheduler.ask(8, step=0)
+    assert [p.key for p in decision.picks[:2]] == ["e1::t3", "e1::t4"]
+    assert len({p.pick_id for p in decision.picks}) == 8
+    assert [(r.kind, r.env, r.used) for r in decision.relaxed] == [("quota", "e1", 3)] or decision.relaxed == ()
+
+
+def test_floors_are_kept_by_small_asks_and_told_when_they_cannot_be() -> None:
+    scheduler = make_scheduler("envsched", config_from({"batch_size": 64, "pin_environments": ["e7"]}))
+    scheduler.register([TaskSpec(f"e{e}", f"t{i}") for e in range(8) for i in range(20)])
+    for step in range(4):
+        decision = scheduler.ask(8, step=step)
+        assert "e7" in {p.env for p in decision.picks}
+        scheduler.observe(GroupResult(p.pick_id, p.env, p.task, (0.0, 0.0), step=step) for p in decision.picks)
+    greedy = make_scheduler("envsched", config_from({"batch_size": 4, "min_shares": {f"e{e}": 0.5 for e in range(8)}}))
+    greedy.register([TaskSpec(f"e{e}", f"t{i}") for e in range(8) for i in range(20)])
+    told = greedy.ask(4, step=0).relaxed
+    assert {r.kind for r in told} == {"floor"}
+    assert len(told) >= 4
+
+
 def test_quotas_that_cannot_be_kept_are_relaxed_on_record() -> None:
     scheduler = make_scheduler("envsched", config_from({"batch_size": 8, "max_share": 0.5}))
     scheduler.register([TaskSpec("big", f"t{i}") for i in range(20)] + [TaskSpec("small", "t0")])
@@ -189,3 +213,5 @@ def test_cool_down() -> None:
     late = scheduler.ask(2, step=3)
     assert len(late.picks) == 2
     assert [r.kind for r in late.relaxed] == ["cool_down"]
+    assert {c.details["how"] for c in late.candidates if c.kept_as == "pick"} == {"relaxed"}
+    assert late.counts["cooling_down"] == 6

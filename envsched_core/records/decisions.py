@@ -185,7 +185,8 @@ class Decision(msgspec.Struct, frozen=True):
     eligible: int
     """Tasks that could be picked when the step began."""
     cutoff: float | None
-    """Lowest score among the picks of this call that were not uniform draws; None when there is none."""
+    """Lowest score among the picks of this call that were chosen by score (not drawn uniformly, pinned, for a floor
+    or beyond a limit); None when there is none."""
     graph_version: int
     """0 = no graph."""
     trust: Trust | None

@@ -37,6 +37,7 @@ from envsched_core.recording import Recorder, Settled, StepScores
 from envsched_core.records import Decision, Explanation, GroupResult, TaskSpec
 from envsched_core.selection import Batch
 
+from .intake import checked_step, sound
 from .protocol import Worth
 from .state import load, save
 
@@ -113,8 +114,9 @@ class EnvSched:
         """Choose up to `n` tasks for `step`.
 
         Raises:
-            ContractError: `n` is negative, or `step` lies before one already asked for.
+            ContractError: `n` or `step` is no integer, `n` is negative, or `step` lies before one asked for.
         """
+        step, n = checked_step(step), checked_step(n)
         if n < 0:
             raise ContractError(f"ask: n must be 0 or more, got {n}")
         if self.started and step < self.step:
@@ -147,35 +149,41 @@ class EnvSched:
 
     def observe(self, results: Iterable[GroupResult]) -> None:
         """Take in groups; nothing a result holds raises, everything odd is counted in `metrics`."""
-        for result in results:
-            step = self.step if result.step is None else result.step
+        for given in results:
+            result = sound(given)
+            if result is None:
+                self.counts["observe/malformed"] += 1
+                continue
+            # A result from the future counts as of now.
+            step = self.step if result.step is None else min(result.step, self.step)
             if result.key not in self.catalogue.index:
                 self.counts["observe/unknown_task"] += 1
             elif step < self.step - self.config.dedupe_steps:
                 self.counts["observe/too_old"] += 1
-            elif self.ledger.first_time(result.group_id, step):
-                self._accept(result, step)
+            elif self.ledger.first_time(result.group_id, self.step):
+                self._accept(msgspec.structs.replace(result, step=step))
 
-    def _accept(self, result: GroupResult, step: int) -> None:
-        task = self.catalogue.index[result.key]
-        pick_id = result.pick_id if result.pick_id in self.ledger.open else self.ledger.by_task.get(task)
+    def _accept(self, result: GroupResult) -> None:
+        # At most one pick of a task is open; an id that names another task's pick is a slip, not an end.
+        pick_id = self.ledger.by_task.get(self.catalogue.index[result.key])
+        if result.pick_id is not None and result.pick_id != pick_id:
+            self.counts["observe/other_pick"] += 1
         if pick_id is None:
             self.counts["observe/unasked"] += 1
         else:
             self.ledger.close(pick_id, "observed")
-        rewards = tuple(float(r) for r in result.rewards if math.isfinite(r))
-        self.counts["rewards/missing"] += result.missing + len(result.rewards) - len(rewards)
+        self.counts["rewards/missing"] += result.missing
         self.counts["groups/observed"] += 1
-        self.counts["groups/empty"] += not rewards
+        self.counts["groups/empty"] += not result.rewards
         self.counts["rollouts/observed"] += len(result.rewards) + result.missing
-        if len(rewards) > 1:
-            flat = is_flat(rewards, self.config.min_std, self.config.min_range)
+        if len(result.rewards) > 1:
+            flat = is_flat(result.rewards, self.config.min_std, self.config.min_range)
             self.counts["groups/flat" if flat else "groups/mixed"] += 1
-        self._pending.append(msgspec.structs.replace(result, rewards=rewards, step=step))
+        self._pending.append(result)
 
     def release(self, pick_ids: Iterable[str], reason: str) -> None:
         """End open picks without evidence: their quota and coverage are free again."""
-        for pick_id in pick_ids:
+        for pick_id in (pick_ids,) if isinstance(pick_ids, str) else pick_ids:
             pick = self.ledger.close(pick_id, "released")
             if pick is None:
                 continue
@@ -190,12 +198,12 @@ class EnvSched:
             UnknownTaskError: no such task, or `step` is not the latest step asked for.
         """
         index = self.catalogue.position(task)
-        if not self._decisions or self._settled is None or step != self.step:
-            raise UnknownTaskError(f"step {step} is not in memory; `envsched explain RUN --step {step}` reads any step")
-        for decision in reversed(self._decisions):
+        for decision in reversed(self._decisions if step == self.step else ()):
             for candidate in decision.candidates:
                 if candidate.key == task and (candidate.kept_as == "pick" or decision is self._decisions[-1]):
                     return explanation(candidate, decision, "recorded")
+        if self._settled is None or step != self.step:
+            raise UnknownTaskError(f"step {step} is not in memory; `envsched explain RUN --step {step}` reads any step")
         (candidate,) = self.recorder.candidates(self._settled, np.array([index]), ["near_miss"])
         return explanation(candidate, self._decisions[-1], "re-derived")
 
@@ -224,21 +232,17 @@ class EnvSched:
         self._pending = []
         moments, index = self.predictor.moments, self.catalogue.index
         for result in results:
-            self.visits[index[result.key]] += self.visit_clock.weight(self._step_of(result))[0]
+            self.visits[index[result.key]] += self.visit_clock.weight(result.step or 0)[0]
         scored = [r for r in results if r.rewards]
         moved = [moments.fit_range(int(self.catalogue.env[index[r.key]]), r.env, r.rewards) for r in scored]
         if any(moved):
             self.predictor.remap()
-        groups = [moments.group(index[r.key], r, self._step_of(r)) for r in scored]
+        groups = [moments.group(index[r.key], r, r.step or 0) for r in scored]
         self.predictor.observe(groups)
         for group, result in zip(groups, scored, strict=True):
             self.traces.add(group.task, group.mapped, result.calls)
         self._fresh_traces += len(scored)
         self._learn(scored)
-
-    def _step_of(self, result: GroupResult) -> int:
-        """A result from the future counts as of now."""
-        return min(self.step if result.step is None else result.step, self.step)
 
     def _learn(self, results: Sequence[GroupResult]) -> None:
         """Hook for baselines with statistics of their own."""
@@ -253,12 +257,9 @@ class EnvSched:
         old = self._batch
         if old is None:
             return
-        self._batch = Batch(self._problem())
-        for pick in old.chosen.values():
-            self._batch.position = pick.position
-            self._batch.eligible[pick.task] = True
-            self._batch._take(pick.task, pick.how)
-        self._batch.position = old.position
+        self._batch, self._settled = Batch(self._problem()), None
+        picks = [(pick.task, pick.position, pick.how) for pick in old.chosen.values()]
+        self._batch.carry(picks, sorted(old.dropped), old.position)
 
     # ------------------------------------------------------------------ the problem
 
@@ -301,11 +302,11 @@ class EnvSched:
     def _limit(self, env: str, size: int) -> int:
         """Most picks of one environment in a step of `size` picks: at least one, unless its share is 0.
 
-        The general share never falls below an even split, which no batch could keep.
+        The general share never falls below an even split, which no batch could keep; a floor raises the limit.
         """
         even = 1.0 / len(self.catalogue.env_names)
         share = self.config.max_shares.get(env, max(self.config.max_share, even))
-        return max(math.ceil(share * size - 1e-9), 1 if share > 0 else 0)
+        return max(math.ceil(share * size - 1e-9), 1 if share > 0 else 0, self._floor(env))
 
     def _floor(self, env: str) -> int:
         c = self.config

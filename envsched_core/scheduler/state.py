@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
+from envsched_core.config import config_from, digest
 from envsched_core.errors import ContractError
 from envsched_core.graph import DualRelationGraph
 from envsched_core.records import GroupResult
@@ -59,7 +61,7 @@ def _batch_state(s: EnvSched) -> dict[str, Any] | None:
     if s._batch is None:
         return None
     cells = [cell.counts.copy() for cell in s._batch.problem.cells]
-    frozen = {"eligible": s._batch.problem.eligible.copy(), "cells": cells}
+    frozen = {"eligible": s._batch.problem.eligible.copy(), "reserve": s._batch.problem.reserve.copy(), "cells": cells}
     terms = {name: values.copy() for name, values in s._batch.problem.terms.items()}
     return {**s._batch.state_dict(), "frozen": {**frozen, "terms": terms}}
 
@@ -70,10 +72,13 @@ def load(s: EnvSched, state: Mapping[str, Any]) -> None:
     Raises:
         ContractError: the state is of a newer format or of another scheduler.
     """
+    if "format" not in state or "predictor" not in state:
+        raise ContractError("this is no state of a scheduler: it has no format number")
     if int(state["format"]) > STATE_FORMAT:
         raise ContractError(f"state format {state['format']} is newer than {STATE_FORMAT}; upgrade envsched")
     if state["scheduler"] != s.name:
         raise ContractError(f"the state is of scheduler '{state['scheduler']}', this one is '{s.name}'")
+    _check_grids(s, state["config"])
     tasks, envs = s.catalogue.translate(state["catalogue"])
     same = np.array_equal(tasks, np.arange(len(s.catalogue)))
     s.counts = Counter({str(k): int(v) for k, v in state["counts"].items()})
@@ -84,12 +89,20 @@ def load(s: EnvSched, state: Mapping[str, Any]) -> None:
     s.ledger.load_state_dict(state["ledger"], tasks)
     s.predictor.load_state_dict(state["predictor"], tasks, envs)
     s.traces.load_state_dict(state["traces"], tasks)
-    s.visits[tasks[tasks >= 0]] = state["visits"][tasks >= 0]
+    s.visits[tasks[tasks >= 0]] = np.asarray(state["visits"])[tasks >= 0]
     s.visit_clock.shift, s.visit_clock.now = np.array(state["visit_shift"]), int(state["visit_now"])
     s._pending = [r for r in msgspec.convert(state["pending"], list[GroupResult]) if r.key in s.catalogue.index]
     s._fresh_traces = int(state["fresh_traces"])
     s._expired = tuple(state["expired"])
-    _load_batch(s, state["batch"], same)
+    _load_batch(s, state["batch"], tasks, same and digest(config_from(state["config"])) == digest(s.config))
+
+
+def _check_grids(s: EnvSched, saved: Mapping[str, Any]) -> None:
+    """All knobs may change over a restart but those that the saved sums are laid out by."""
+    for knob in ("half_lives", "kappa_env_grid", "tau_within_grid", "tau_cross_grid"):
+        was, now = tuple(saved[knob]), tuple(getattr(s.config, knob))
+        if was != now:
+            raise ContractError(f"the state was saved with {knob} = {was}, this scheduler has {now}; set it back")
 
 
 def _load_graph(s: EnvSched, saved: Mapping[str, Any] | None, same: bool) -> None:
@@ -100,14 +113,21 @@ def _load_graph(s: EnvSched, saved: Mapping[str, Any] | None, same: bool) -> Non
     s.builder.version = int(saved["version"])
 
 
-def _load_batch(s: EnvSched, saved: Mapping[str, Any] | None, same: bool) -> None:
-    """A step in progress goes on as it was if the catalogue is the same, and starts anew otherwise."""
+def _load_batch(s: EnvSched, saved: Mapping[str, Any] | None, tasks: NDArray[np.int64], same: bool) -> None:
+    """A step in progress goes on: to the last bit with the same catalogue and config, else with its picks kept."""
     s._batch, s._settled, s._decisions = None, None, []
-    if saved is None or not same:
+    if saved is None:
         return
     problem = s._problem()
+    if not same:
+        s._batch = Batch(problem)
+        picks = [(int(tasks[task]), int(place), how) for task, place, how, *_ in saved["chosen"] if tasks[task] >= 0]
+        dropped = [int(tasks[task]) for task in saved["dropped"] if tasks[task] >= 0]
+        s._batch.carry(picks, dropped, int(saved["position"]))
+        return
     frozen = saved["frozen"]
     cells = [c._replace(counts=np.array(counts)) for c, counts in zip(problem.cells, frozen["cells"], strict=True)]
-    problem = problem._replace(eligible=np.array(frozen["eligible"]), cells=cells, terms=dict(frozen["terms"]))
-    s._batch = Batch(problem)
+    terms = {name: np.asarray(values) for name, values in frozen["terms"].items()}
+    problem = problem._replace(eligible=np.array(frozen["eligible"]), reserve=np.array(frozen["reserve"]), cells=cells)
+    s._batch = Batch(problem._replace(terms=terms))
     s._batch.load_state_dict(saved)
