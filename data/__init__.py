@@ -1,1 +1,1 @@
-"""The recorded runs that come with EnvSched, installed as envsched_data; README.md says how they were made."""
+"""The recorded run that comes with EnvSched, installed as envsched_data; README.md says how it was made."""

@@ -21,7 +21,7 @@ The house, top to bottom; each module imports only from those above it (tests/te
     store                     the run folder: write, resume, read, check
     replay                    pool replay, audit, verify, explain any step, next batch
     importers                 logs in
-    bench                     assess: the verdict on a log; the simulated pool
+    bench                     assess: the verdict on a log; learn: the closed loop; the recorded run
     views                     read models for the dashboard
     cli                       the command `envsched`
 

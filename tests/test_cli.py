@@ -7,17 +7,18 @@ import subprocess
 import sys
 import time
 import urllib.request
+from functools import partial
 from importlib.util import find_spec
 
 import pytest
 
 from envsched_core.cli import main, show
 from envsched_core.cli.output import number, say, settings_from
-from envsched_core.cli.show import recorded_runs
+from envsched_core.cli.show import recorded_archive
 from envsched_core.config import Config
 from envsched_core.errors import ConfigError
 from envsched_core.replay import verify
-from envsched_core.store import list_runs
+from envsched_core.store import list_runs, unpack
 
 COMMANDS = ["import", "replay", "assess", "explain", "verify", "runs", "next", "config", "dashboard", "demo"]
 COMMANDS += ["train", "follow", "bench"]
@@ -211,22 +212,24 @@ def test_settings_come_from_file_then_pairs_then_options(tmp_path):
 # ---------------------------------------------------------------- the recorded run and the dashboard
 
 
-def test_the_recorded_runs_are_what_the_scheduler_does():
-    """After a change of the scheduler: `python -m envsched_core.bench.simulate data` on an emptied data/runs."""
-    runs = recorded_runs()
-    assert runs is not None
-    found = {path.name: manifest for path, manifest in list_runs(runs)}
-    assert set(found) == {"simulated-pool", "demo-envsched", "demo-uniform"}
-    assert all(manifest.simulated for manifest in found.values())
-    assert [verify(runs / name).problems for name in found] == [()] * 3
+def test_the_recorded_runs_are_what_the_scheduler_does(tmp_path):
+    """After a change of the scheduler: `python -m envsched_core.bench.record data`."""
+    archive = recorded_archive()
+    assert archive is not None
+    unpack(archive, tmp_path)
+    names = [path.name for path, _ in list_runs(tmp_path)]
+    assert sorted(names) == ["toolworld-envsched", "toolworld-uniform"]
+    assert [verify(tmp_path / name).problems for name in names] == [(), ()]
 
 
-def test_demo_simulates_where_nothing_is_recorded(envsched, monkeypatch):
+def test_demo_trains_where_nothing_is_recorded(envsched, monkeypatch):
+    record = pytest.importorskip("envsched_core.bench.record", reason="needs numba")
     served = []
-    monkeypatch.setattr(show, "recorded_runs", lambda: None)
+    monkeypatch.setattr(show, "recorded_archive", lambda: None)
+    monkeypatch.setattr(record, "record", partial(record.record, steps=1))
     monkeypatch.setattr(show, "_serve", lambda runs, port, browser: served.extend(p.name for p, _ in list_runs(runs)))
     assert envsched("demo", "--no-browser")[0] == 0
-    assert served == ["demo-envsched", "demo-uniform", "simulated-pool"]
+    assert sorted(served) == ["toolworld-envsched", "toolworld-uniform"]
 
 
 def test_a_missing_extra_is_told_with_its_remedy(envsched, replayed, monkeypatch):

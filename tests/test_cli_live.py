@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -152,6 +153,17 @@ def test_sigterm_leaves_a_closed_run(tmp_path):
     assert child.returncode == 1
     assert "--resume" in err
     assert "Traceback" not in err
+    assert verify(run).ok
+
+
+@needs_numba
+def test_a_finished_run_may_be_made_longer(unbroken, tmp_path, envsched):
+    run = tmp_path / "run"
+    shutil.copytree(unbroken, run)
+    status, out, err = envsched("train", "--out", run, "--resume", "--steps", 16, "--json")
+    assert (status, json.loads(out)["steps"]) == (0, 16), err
+    assert asked(run)[:14] == asked(unbroken)
+    assert RunReader(run).manifest.source["plan"]["steps"] == 16
     assert verify(run).ok
 
 

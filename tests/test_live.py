@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import msgspec
@@ -348,3 +349,20 @@ def test_a_run_that_comes_out_differently_is_not_resumed(tmp_path):
         LiveSession.resume(run)
     with RunWriter.resume(run):  # and the folder is free again
         pass
+
+
+def test_several_threads_may_pull_and_answer(tmp_path):
+    with session(tmp_path / "run") as live:
+
+        def pull(_: int) -> list[str]:
+            keys = []
+            for pick in live.ask(step=0):
+                live.observe({"pick_id": pick.pick_id, "rewards": reward(pick)})
+                keys.append(pick.key)
+            return keys
+
+        with ThreadPoolExecutor(4) as pool:
+            keys = [key for found in pool.map(pull, range(16)) for key in found]
+        assert len(keys) == len(set(keys)) == 16
+        assert counted(live, "picks/observed", "picks/open") == [16, 0]
+    assert verify(tmp_path / "run").ok

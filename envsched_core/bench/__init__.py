@@ -1,1 +1,1 @@
-"""Comparisons and judgements over whole runs: what `envsched assess` prints, and the simulated pool."""
+"""Comparisons and judgements over whole runs: what `envsched assess` prints, and the recorded run."""

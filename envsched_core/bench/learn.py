@@ -24,7 +24,18 @@ from envsched_core.baselines import NAMES, make_scheduler
 from envsched_core.config import config_from
 from envsched_core.errors import ConfigError, StoreError
 from envsched_core.scheduler import EnvSched
-from envsched_core.testbed import EVALUATED, ORACLES, Curve, Learner, World, make_oracle, make_world, train
+from envsched_core.testbed import (
+    EVALUATED,
+    ORACLES,
+    AnyLearner,
+    Curve,
+    Learner,
+    World,
+    make_learner,
+    make_oracle,
+    make_world,
+    train,
+)
 
 from .curves import BASELINE, Run, Score, chart, curve_rows, score, score_rows
 
@@ -101,19 +112,27 @@ def _world(name: str, seed: int) -> World:
 
 def run_one(plan: LearnPlan, run: Run) -> Curve:
     """Train once."""
-    learner = Learner(_world(plan.world, run.world_seed), run_seed=run.seed, group_size=plan.group_size)
+    learner = _learner(plan, run)
     scheduler = _scheduler(plan, run, learner)
     return train(learner, scheduler, steps=plan.steps, batch_size=plan.batch_size, evaluated=plan.evaluated())
 
 
-def _scheduler(plan: LearnPlan, run: Run, learner: Learner) -> EnvSched:
+def _learner(plan: LearnPlan, run: Run) -> AnyLearner:
+    """A fresh learner; a ToolWorld is drawn once a process."""
+    if plan.world == "bfcl":
+        seeds = {"world_seed": run.world_seed, "run_seed": run.seed}
+        return make_learner(plan.world, group_size=plan.group_size, **seeds)
+    return Learner(_world(plan.world, run.world_seed), run_seed=run.seed, group_size=plan.group_size)
+
+
+def _scheduler(plan: LearnPlan, run: Run, learner: AnyLearner) -> EnvSched:
     own = {"batch_size": plan.batch_size, "group_size": plan.group_size, "seed": run.seed}
     config = config_from({**plan.settings, **own})
-    return (
-        make_oracle(run.scheduler, config, learner)
-        if run.scheduler in ORACLES
-        else make_scheduler(run.scheduler, config)
-    )
+    if run.scheduler not in ORACLES:
+        return make_scheduler(run.scheduler, config)
+    if not isinstance(learner, Learner):
+        raise ConfigError(f"world {plan.world} has no oracle; leave {run.scheduler} out with --schedulers")
+    return make_oracle(run.scheduler, config, learner)
 
 
 def run_learn(
@@ -125,8 +144,9 @@ def run_learn(
         ConfigError: a scheduler, world or knob is unknown, or there is nothing to run.
     """
     plan = plan.checked()
-    make_world(plan.world, plan.world_seeds[0])  # a wrong name is told before any process starts
     runs = plan.runs()
+    for name in plan.schedulers:  # what is wrong is told before any run
+        _scheduler(plan, Run(plan.world_seeds[0], 0, name), _learner(plan, runs[0]))
     many = min(workers or os.cpu_count() or 1, len(runs))
     curves: dict[Run, Curve] = {}
     done = _parallel(plan, runs, many) if many > 1 else ((run, run_one(plan, run)) for run in runs)

@@ -18,8 +18,8 @@ from envsched_core.errors import ConfigError, EnvSchedError
 from envsched_core.live import LiveSession
 from envsched_core.moments import is_flat
 from envsched_core.records import GroupResult, Pick
-from envsched_core.store import RunReader, read_manifest
-from envsched_core.testbed import EVALUATED, Learner, make_world
+from envsched_core.store import RunReader, RunWriter, read_manifest
+from envsched_core.testbed import EVALUATED, AnyLearner, make_learner
 
 __all__ = ["TrainPlan", "TrainResult", "plan_for", "recorded_plan", "train_run"]
 
@@ -112,43 +112,48 @@ def train_run(
     Raises:
         StoreError: `out` holds something (or, to resume, no run). ConfigError: the plan is not that of the run.
     """
-    config, world = plan.config(), make_world(plan.world, plan.world_seed)
-    learner = Learner(world, run_seed=plan.seed, group_size=plan.group_size)
+    config = plan.config()
+    seeds = {"world_seed": plan.world_seed, "run_seed": plan.seed}
+    learner = make_learner(plan.world, group_size=plan.group_size, **seeds)
     options: dict[str, Any] = {"snapshot_every": SNAPSHOT_EVERY, "extra": learner.state_dict}
     if resume and (out / "run.json").is_file():
-        _same_plan(out, plan)
+        _keep_to(out, plan)
         session = LiveSession.resume(out, **options)
     else:
         session = LiveSession.create(out, plan.scheduler, config, **options, **_facts(plan))
     with session:
-        session.register(world.specs)
+        session.register(learner.specs)
         _Loop(session, learner, plan, keep_rollouts, clock).run(progress)
     return _result(out, plan)
 
 
 def _facts(plan: TrainPlan) -> dict[str, Any]:
     """What the manifest says of a plan."""
+    name = "BFCL-v3 multi-turn" if plan.world == "bfcl" else f"ToolWorld {plan.world}"
     said = (
-        f"ToolWorld {plan.world}, world seed {plan.world_seed}: a small policy that learns by GRPO in executable "
-        "environments, not the training of a language model"
+        f"{name}, world seed {plan.world_seed}: a small policy that learns by GRPO in executable environments, "
+        "not the training of a language model"
     )
-    return {"source": {"path": f"ToolWorld {plan.world}", "plan": msgspec.to_builtins(plan)}, "notes": (said,)}
+    return {"source": {"path": name, "plan": msgspec.to_builtins(plan)}, "notes": (said,)}
 
 
-def _same_plan(out: Path, plan: TrainPlan) -> None:
-    """Refuse to go on with another plan; more steps are no other plan."""
+def _keep_to(out: Path, plan: TrainPlan) -> None:
+    """Refuse to go on with another plan; another number of steps is no other plan, and goes on record."""
     recorded = recorded_plan(out)
-    if msgspec.structs.replace(recorded, steps=plan.steps) != plan:
-        names = [name for name in TrainPlan.__struct_fields__ if getattr(recorded, name) != getattr(plan, name)]
+    names = [name for name in TrainPlan.__struct_fields__ if getattr(recorded, name) != getattr(plan, name)]
+    if set(names) - {"steps"}:
         told = ", ".join(f"{name} {getattr(recorded, name)}" for name in names if name != "steps")
         raise ConfigError(f"{out} was started with {told}; resume it with the same")
+    if names:
+        with RunWriter.resume(out) as writer:
+            writer.update_manifest(source={**writer.manifest.source, "plan": msgspec.to_builtins(plan)})
 
 
 class _Loop:
     """The loop of a trainer."""
 
     def __init__(
-        self, session: LiveSession, learner: Learner, plan: TrainPlan, keep_rollouts: bool, clock: Clock | None
+        self, session: LiveSession, learner: AnyLearner, plan: TrainPlan, keep_rollouts: bool, clock: Clock | None
     ) -> None:
         self.session, self.learner, self.plan = session, learner, plan
         self.keep_rollouts, self.clock = keep_rollouts, clock

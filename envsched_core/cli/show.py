@@ -19,13 +19,13 @@ from typing import Annotated
 
 import typer
 
-from envsched_core.bench.simulate import record
 from envsched_core.errors import EnvSchedError, StoreError
-from envsched_core.store import list_runs
+from envsched_core.store import unpack
 
+from .closed_loop import loaded
 from .output import say
 
-__all__ = ["add_to", "recorded_runs"]
+__all__ = ["add_to", "recorded_archive"]
 
 ADDRESS = "127.0.0.1"
 PORTS = range(8501, 8521)
@@ -62,20 +62,22 @@ def dashboard(
 
 
 def demo(port: Port = None, no_browser: NoBrowser = False) -> None:
-    """Open the dashboard on the recorded run that comes with EnvSched (simulated), replaying it first if needed."""
-    runs = recorded_runs()
-    if runs is not None:
-        return _serve(runs, port, browser=not no_browser)
-    say("the recorded run is not here; simulating it once more")
+    """Open the dashboard on the recorded runs that come with EnvSched: a small policy that really learned."""
+    archive = recorded_archive()
     with tempfile.TemporaryDirectory(prefix="envsched-demo-") as folder:
-        record(Path(folder))
+        if archive is None:
+            say("the recorded runs are not here; training them once more")
+            loaded("envsched_core.bench.record").record(Path(folder))
+        else:
+            unpack(archive, Path(folder))
         _serve(Path(folder), port, browser=not no_browser)
 
 
-def recorded_runs() -> Path | None:
-    """The folder of the recorded runs, installed or in a checkout; None where there are none."""
+def recorded_archive() -> Path | None:
+    """The recorded runs, installed or in a checkout; None where there are none."""
     folder = _folder_of("envsched_data", "data")
-    return folder / "runs" if folder is not None and list_runs(folder / "runs") else None
+    found = sorted(folder.glob("*.tar.xz")) if folder is not None else []
+    return found[0] if found else None
 
 
 def _folder_of(package: str, name: str) -> Path | None:

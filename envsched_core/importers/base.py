@@ -1,7 +1,7 @@
 """What passes between a reader and the rest of the importers: rows, dropped rows, options.
 
-A reader is a module with four names: `ABOUT` (one line), `COMPANIONS` (files read beside a log),
-`claims(head, options)` (is this file mine, by content) and `read(source, context)` (its rows, one by one).
+A reader is a module with five names: `ABOUT` (one line), `NEEDS` (fields that every such file has), `COMPANIONS`
+(files read beside a log), `claims(head, options)` (is this file mine, by content) and `read(source, context)` (its rows, one by one).
 Adding a format is adding such a module and a line in formats.py. Nothing here opens a file.
 """
 
@@ -17,9 +17,12 @@ import msgspec
 from envsched_core.records import Message, Place, Tool, ToolCall
 
 from .files import Head, Record, Source
-from .values import RowError
+from .values import Given, RowError, parted, restored
 
 __all__ = ["Context", "Drop", "ImportOptions", "Notes", "Reader", "Row", "RowError", "as_rows"]
+
+NAMES = ("env", "task", "group", "policy_version", "verifier")
+"""Fields of a row that are ids."""
 
 STEP_FOLDER = re.compile(r"(?:^|/)step_(\d{1,15})/")
 UNUSABLE = (AttributeError, IndexError, KeyError, OverflowError, RecursionError, TypeError, ValueError)
@@ -69,6 +72,8 @@ class Row(msgspec.Struct):
     turns: float | None = None
     tool_calls: float | None = None
     status: str = ""
+    changed: tuple[tuple[str, str], ...] = ()
+    """Names that could not be kept as the log has them: (as it has them, as they are here)."""
 
 
 class ImportOptions(msgspec.Struct, frozen=True):
@@ -124,6 +129,10 @@ class Reader(Protocol):
         """One line for the list of formats."""
 
     @property
+    def NEEDS(self) -> tuple[str, ...]:  # noqa: N802 - a module constant
+        """Fields without which a file is refused even when the user names the format."""
+
+    @property
     def COMPANIONS(self) -> tuple[str, ...]:  # noqa: N802 - a module constant
         """Names of files that it reads beside a log."""
 
@@ -153,9 +162,22 @@ def as_rows(records: Iterable[Record], source: Source, parse: Callable[[Any, Pla
         else:
             if row.step is None:
                 row.step = step
-            if "::" in row.env:  # it parts environment and task in a key
-                row.env = row.env.replace("::", ":")
+            _name(row, record.mended)
             yield row
+
+
+def _name(row: Row, mended: tuple[tuple[str, str], ...]) -> None:
+    """Plain names, and word of those that had to be changed."""
+    if mended:
+        for field in ("env", "task", "group", "policy_version"):
+            if (value := getattr(row, field)) is not None:
+                setattr(row, field, restored(value, mended))
+    row.env = parted(row.env)
+    for field in NAMES:
+        value = getattr(row, field)
+        if isinstance(value, Given):
+            setattr(row, field, str(value))
+            row.changed = (*row.changed, (value.given, str(value)))
 
 
 def _step_of(label: str) -> int | None:

@@ -18,7 +18,7 @@ from envsched_core.records import TaskSpec, Tool
 from .fields import TASK_FIELDS, Columns
 from .files import MAX_RECORD, Source, decode, head_of, records
 from .messages import tools_from
-from .values import name, names, printable, prompt
+from .values import name, names, parted, printable, prompt, restored
 
 __all__ = ["TEXT_LIMIT", "Catalogue", "Known", "read_catalogue"]
 
@@ -113,7 +113,8 @@ def _read_tasks(path: Path, env: str, mapping: Mapping[str, str]) -> dict[tuple[
     for record in records(Source(path), head.kind):
         task = None if record.problem else name(columns.get(record.value, "task"))
         if task is not None:
-            key = (name(columns.get(record.value, "env")) or env, task)
+            named = restored(name(columns.get(record.value, "env")) or env, record.mended)
+            key = (str(parted(named)), str(restored(task, record.mended)))
             tasks.setdefault(key, _known(record.value, columns, shared))
     return tasks
 
@@ -126,7 +127,7 @@ def _known(record: Mapping[str, Any], columns: Columns, shared: dict[tuple[Tool,
         prompt(columns.get(record, "text"))[:TEXT_LIMIT],
         shared.setdefault(tools, tools),
         names(columns.get(record, "state")),
-        name(columns.get(record, "verifier")) or "",
+        str(name(columns.get(record, "verifier")) or ""),
         None if reference is None else names(reference),
     )
 
@@ -140,7 +141,7 @@ def _read_tools(path: Path) -> dict[str, tuple[Tool, ...]]:
     except ValueError as error:
         raise LogFormatError(f"the tools file is {error}; it must be a JSON list of tools", file=str(path)) from None
     by_env = {"": value} if isinstance(value, list) else value if isinstance(value, Mapping) else {}
-    tools = {str(env): tools_from(documents) for env, documents in by_env.items() if isinstance(documents, list)}
+    tools = {str(parted(name(env) or "")): tools_from(documents) for env, documents in by_env.items() if isinstance(documents, list)}
     if not any(tools.values()):
         raise LogFormatError("no tool found; expected a JSON list of {name, description, parameters}", file=str(path))
     return tools

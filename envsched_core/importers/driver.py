@@ -20,8 +20,9 @@ from .catalogue import read_catalogue
 from .fields import checked_mapping
 from .formats import reader_of
 from .grouping import Groups, Joined
-from .report import Facts, ImportReport, Tally, build_report
+from .report import Facts, ImportReport, Tally, build_report, changed_names, several_policies
 from .sources import Input, find_inputs
+from .values import LONGEST_NAME
 
 __all__ = ["Imported", "Progress", "Sink", "import_log", "import_run", "rollouts_of"]
 
@@ -62,6 +63,8 @@ class _Reading:
         self.context = Context(options, self.notes)
         self.progress = progress
         self.groups, self.tally = Groups(), Tally()
+        self.changed: dict[str, str] = {}
+        """Names that had to be changed: as they are now -> as the log has them (its first characters)."""
 
     def rows(self) -> Iterator[tuple[Row, Joined]]:
         """Every usable row, once it has found its group."""
@@ -80,6 +83,8 @@ class _Reading:
                 except RowError as error:
                     self.tally.drop(Drop(item.place.file, item.place.line, str(error)))
                     continue
+                for given, name in item.changed:
+                    self.changed.setdefault(name, given[: LONGEST_NAME + 1])
                 yield item, joined
             before += source.size
         if self.progress is not None:
@@ -110,6 +115,8 @@ class _Reading:
             self.notes.add(f"the task list describes {matched:,} of the log's {len(self.groups.tasks):,} tasks")
         if listed:
             self.notes.add(f"{listed:,} tasks of the task list have no rollouts here: known, but not to be replayed")
+        for sentence in (*changed_names(self.changed), *several_policies(self.groups, len(self.inputs))):
+            self.notes.add(sentence)
         formats = dict.fromkeys(item.format for item in self.inputs)
         return Facts(tuple(formats), tuple(item.source.label for item in self.inputs), listed, self.notes.lines())
 

@@ -7,13 +7,15 @@ different things in different trainers (`uid`, `epoch`, `sample_id`) are left ou
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import itemgetter
 from typing import Any
 
 from envsched_core.errors import ConfigError
 
-__all__ = ["FIELDS", "TASK_FIELDS", "Columns", "Getter", "checked_mapping"]
+from .values import printable
+
+__all__ = ["FIELDS", "TASK_FIELDS", "Columns", "Getter", "absent_column", "checked_mapping"]
 
 FIELDS: dict[str, tuple[str, ...]] = {
     "env": (
@@ -139,6 +141,17 @@ class Columns:
     def first(self, field: str) -> str | None:
         """The top-level column that a field is read from."""
         return self.paths[field][0] if field in self.paths else None
+
+
+def absent_column(keys: Sequence[str], mapping: Mapping[str, str]) -> str:
+    """Which column that --map (checked) names is not among `keys`, and what is; empty when none is missing."""
+    columns = Columns(keys, mapping)
+    absent = [(field, column) for field, column in mapping.items() if field not in columns]
+    if not absent or not keys:
+        return ""
+    field, column = absent[0]
+    found = printable(", ".join(keys[:60]))
+    return f"there is no column '{column}' (--map {field}={column}); the columns are: {found}"
 
 
 def _nothing(record: Mapping[str, Any]) -> None:

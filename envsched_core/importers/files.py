@@ -14,6 +14,7 @@ import json
 import mmap
 import re
 import zlib
+from collections import Counter
 from collections.abc import Iterator
 from io import BufferedReader
 from itertools import islice
@@ -46,6 +47,8 @@ class Record(NamedTuple):
     problem: str = ""
     mark: int = 0
     """Hash of its content, never 0 for a good record."""
+    mended: tuple[tuple[str, str], ...] = ()
+    """Texts that no UTF-8 file can hold: as they are in `value`, and as they were read."""
 
 
 class Source:
@@ -96,8 +99,8 @@ class Source:
         return min(size, self.size - self.done) if self.growing else size
 
 
-def decode(raw: bytes) -> Any:
-    """One JSON value, bare NaN and Infinity allowed as Python writes them.
+def decode(raw: bytes, mended: list[tuple[str, str]] | None = None) -> Any:
+    """One JSON value, bare NaN and Infinity allowed as Python writes them; what was mended in it goes to `mended`.
 
     Raises:
         ValueError: with the reason in words.
@@ -110,7 +113,7 @@ def decode(raw: bytes) -> Any:
         pass  # slower, but it reads what Python's own json writes
     try:
         value = json.loads(raw.decode("utf-8"))
-        return _without_surrogates(value)
+        return _without_surrogates(value, [] if mended is None else mended)
     except UnicodeDecodeError:
         raise ValueError("not UTF-8") from None
     except RecursionError:
@@ -119,26 +122,30 @@ def decode(raw: bytes) -> Any:
         raise ValueError("not JSON") from None
 
 
-def _without_surrogates(value: Any) -> Any:
+def _without_surrogates(value: Any, mended: list[tuple[str, str]]) -> Any:
     """Replace halves of surrogate pairs, which no UTF-8 file can hold."""
     if isinstance(value, str):
-        return SURROGATES.sub("\ufffd", value)
+        clean = SURROGATES.sub("\ufffd", value)
+        if clean != value:
+            mended.append((clean, value))
+        return clean
     if isinstance(value, list):
-        return [_without_surrogates(item) for item in value]
+        return [_without_surrogates(item, mended) for item in value]
     if isinstance(value, dict):
-        return {_without_surrogates(key): _without_surrogates(item) for key, item in value.items()}
+        return {_without_surrogates(key, mended): _without_surrogates(item, mended) for key, item in value.items()}
     return value
 
 
 def _record(line: int, raw: bytes) -> Record:
     """A JSON object as a record."""
+    mended: list[tuple[str, str]] = []
     try:
-        value = decode(raw)
+        value = decode(raw, mended)
     except ValueError as error:
         return Record(line, None, str(error))
     if not isinstance(value, dict):
         return Record(line, None, "not a JSON object")
-    return Record(line, value, "", hash(raw) or 1)
+    return Record(line, value, "", hash(raw) or 1, tuple(mended))
 
 
 def _json_lines(source: Source) -> Iterator[Record]:
@@ -192,11 +199,12 @@ def _item(data: mmap.mmap, start: int, end: int, position: int) -> Record:
 
 def _csv(source: Source) -> Iterator[Record]:
     """Rows of a CSV file as objects of strings; the delimiter is the commonest of the header's."""
-    csv.field_size_limit(MAX_RECORD)
     texts = (_text(line) for _, line in source.lines(head=1))
-    header_line = next(texts, "").removeprefix("\ufeff")
-    dialect = max(",\t;|", key=header_line.count)
-    header = next(csv.reader([header_line], delimiter=dialect), [])
+    try:
+        header, dialect = _csv_header(next(texts, ""))
+    except (csv.Error, *TORN_GZIP) as error:
+        yield Record(1, None, f"not CSV: {error}")
+        return
     rows = csv.reader(texts, delimiter=dialect)
     while True:
         try:
@@ -211,14 +219,29 @@ def _csv(source: Source) -> Iterator[Record]:
             yield Record(line, None, "the gzip file ends early")
             return
         if len(row) == len(header):
-            yield Record(line, dict(zip(header, row, strict=True)), "", hash(tuple(row)) or 1)
+            mended: list[tuple[str, str]] = []
+            cells = _without_surrogates(row, mended) if not all(map(_sound, row)) else row
+            yield Record(line, dict(zip(header, cells, strict=True)), "", hash(tuple(row)) or 1, tuple(mended))
         elif row:
             yield Record(line, None, "another number of fields than the header")
 
 
+def _csv_header(line: str) -> tuple[list[str], str]:
+    """Columns of a CSV file and its delimiter, by its first line."""
+    csv.field_size_limit(MAX_RECORD)
+    line = SURROGATES.sub("\ufffd", line.removeprefix("\ufeff"))
+    dialect = max(",\t;|", key=line.count)
+    return next(csv.reader([line], delimiter=dialect), []), dialect
+
+
 def _text(line: bytes | None) -> str:
-    """A line of a CSV file; bytes that are no UTF-8 are replaced, a line too long will not fit its header."""
-    return line.decode("utf-8", "replace") if line is not None else "(line too long)\n"
+    """A line of a CSV file; bytes that are no UTF-8 stay told apart, a line too long will not fit its header."""
+    return line.decode("utf-8", "surrogateescape") if line is not None else "(line too long)\n"
+
+
+def _sound(cell: str) -> bool:
+    """Whether a cell was UTF-8."""
+    return cell.isascii() or SURROGATES.search(cell) is None
 
 
 def _parquet(source: Source, keep: frozenset[str] | None = None) -> Iterator[Record]:
@@ -265,6 +288,10 @@ class Head(NamedTuple):
     """Fields of its first records, or its columns."""
     first: dict[str, Any]
     """Its first good record."""
+    problem: str = ""
+    """Why it cannot be read at all, where that is known."""
+    doubled: tuple[str, ...] = ()
+    """Columns that its CSV header names more than once."""
 
 
 def head_of(path: Path) -> Head:
@@ -272,11 +299,34 @@ def head_of(path: Path) -> Head:
     source = Source(path)
     kind = _kind(source)
     if kind in ("empty", "other", "object"):
-        return Head(path, kind, (), {})
-    good = [record.value for record in islice(records(source, kind), HEAD_RECORDS) if not record.problem]
+        return Head(path, kind, (), {}, _why_unreadable(source) if kind == "other" else "")
+    first = list(islice(records(source, kind), HEAD_RECORDS))
+    good = [record.value for record in first if not record.problem]
     if kind == "jsonl" and not good:
         return Head(path, "object", (), {})
-    return Head(path, kind, tuple(dict.fromkeys(key for value in good for key in value)), good[0] if good else {})
+    keys = tuple(dict.fromkeys(key for value in good for key in value))
+    if kind != "csv":
+        return Head(path, kind, keys, good[0] if good else {})
+    problem = next((record.problem for record in first if record.line == 1), "")  # the header's: rows start at 2
+    return Head(path, kind, keys, good[0] if good else {}, problem, () if problem else _doubled(source))
+
+
+def _doubled(source: Source) -> tuple[str, ...]:
+    """Columns that a CSV header names more than once."""
+    header, _ = _csv_header(next((_text(line) for _, line in source.lines()), ""))
+    source.done = source.start
+    return tuple(column for column, count in Counter(header).items() if count > 1)
+
+
+def _why_unreadable(source: Source) -> str:
+    """What is wrong with a file whose first bytes tell."""
+    try:
+        with source.open() as stream:
+            start = stream.read(4096)
+    except TORN_GZIP:
+        return "a gzip file that is damaged or ends early; copy it again"
+    utf16 = start.startswith((b"\xff\xfe", b"\xfe\xff")) or start[1:80:2] == bytes(len(start[1:80:2])) != b""
+    return "text in UTF-16, which is not read; save it as UTF-8" if utf16 else ""
 
 
 def _kind(source: Source) -> Kind:
@@ -285,6 +335,8 @@ def _kind(source: Source) -> Kind:
         with source.open() as stream:
             start = stream.read(4096).removeprefix(b"\xef\xbb\xbf").lstrip()
     except TORN_GZIP:
+        return "other"
+    if start.startswith((b"\xff\xfe", b"\xfe\xff")):
         return "other"
     if start.startswith(b"PAR1"):
         return "parquet"

@@ -12,6 +12,7 @@ from typing import cast
 from envsched_core.errors import ConfigError, LogFormatError
 
 from .base import ImportOptions, Reader
+from .fields import absent_column, checked_mapping
 from .files import Head, head_of
 
 __all__ = ["FORMATS", "format_of", "list_formats", "reader_of", "sniff"]
@@ -55,12 +56,15 @@ def sniff(path: Path, options: ImportOptions | None = None) -> str:
     head = head_of(path)
     found = format_of(head, options)
     if found is None:
-        raise unknown_format(head)
+        raise unknown_format(head, options)
     return found
 
 
-def unknown_format(head: Head) -> LogFormatError:
+def unknown_format(head: Head, options: ImportOptions) -> LogFormatError:
     """What to say of a file that no reader takes."""
+    absent = absent_column(head.keys, checked_mapping(options.mapping))
+    if head.problem or absent:
+        return LogFormatError(head.problem or absent, file=str(head.path))
     if head.kind == "empty":
         return LogFormatError("the file is empty", file=str(head.path))
     looks = {"jsonl": "JSON lines", "array": "a JSON array", "object": "one JSON object or damaged JSON lines"}

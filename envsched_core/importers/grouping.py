@@ -71,6 +71,8 @@ class Groups:
         """Whether a task list's text may be put to each task."""
         self._task_index: dict[tuple[str, str], int] = {}
         self._task_prompt = array("q")
+        self._task_group = array("i")
+        """The first group of each task."""
         self._tools: dict[tuple[Tool, ...], tuple[Tool, ...]] = {}
         self._files, self._policies, self._sequences = Names(), Names(), Names()
         # one entry a rollout
@@ -106,6 +108,9 @@ class Groups:
         task = self._task(row, prompt)
         if group < 0:
             group = self._open(row, task, group_id, prompt)
+        elsewhere = group != self._task_group[task]
+        if elsewhere and prompt and self._task_prompt[task] and prompt != self._task_prompt[task]:
+            self.changed_prompts.add(task)
         self._join(row, group, prompt)
         self._rollouts(row, group)
         return Joined(group_id, first)
@@ -140,13 +145,12 @@ class Groups:
             self.tasks.append(self._spec(row))
             self.text_known.append(row.text_known)
             self._task_prompt.append(prompt)
+            self._task_group.append(len(self))
             return index
         known = self.tasks[index]
         if (row.text and not known.text) or (row.tools and not known.tools):
             self.tasks[index] = self._spec(row)
             self._task_prompt[index] = prompt
-        elif prompt and prompt != self._task_prompt[index]:
-            self.changed_prompts.add(index)
         self.text_known[index] |= row.text_known
         return index
 
@@ -252,6 +256,8 @@ class Groups:
 def group_id_of(row: Row) -> str:
     """The group of a row by the rule in the module's head; unique in the log."""
     key = task_key(row.env, row.task)
+    if "#" in key or "%23" in key:  # a task named a#b must not run into group b of task a
+        key = key.replace("%", "%25").replace("#", "%23")
     if row.group is not None:
         return f"{key}#{row.group}" if row.step is None else f"{key}#{row.step}/{row.group}"
     if row.step is not None:

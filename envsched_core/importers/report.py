@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 from .base import Drop
 from .grouping import Groups, Order
 from .statistics import GroupStats, RewardRange, group_stats, only_mixed, reward_ranges
+from .values import LONGEST_NAME
 
-__all__ = ["Facts", "ImportReport", "Tally", "build_report"]
+__all__ = ["Facts", "ImportReport", "Tally", "build_report", "changed_names", "several_policies"]
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -183,6 +184,38 @@ def build_report(tally: Tally, groups: Groups, order: Order, facts: Facts) -> Im
         policy_versions=groups.policy_versions(),
         notes=tuple(facts.notes),
     )
+
+
+def changed_names(changed: Mapping[str, str]) -> list[str]:
+    """Notes on names that are not as the log has them: `changed` = name -> what the log has (its first characters)."""
+    long = {name: given for name, given in changed.items() if len(given) > LONGEST_NAME}
+    unfit = {name: given for name, given in changed.items() if name not in long}
+    said = []
+    if unfit:
+        first = ", ".join(f"{_cut(given)} is {name}" for name, given in list(unfit.items())[:3])
+        said.append(
+            f"{len(unfit):,} names were changed, since they hold what no terminal or key can; a hash of the original "
+            f"keeps them apart: {first}"
+        )
+    if long:
+        first = ", ".join(f"{_cut(given)} is {name}" for name, given in list(long.items())[:3])
+        said.append(f"{len(long):,} names are longer than {LONGEST_NAME} characters; a hash stands for each: {first}")
+    return said
+
+
+def _cut(given: str) -> str:
+    return repr(given) if len(given) <= 40 else repr(given[:40]) + "..."
+
+
+def several_policies(groups: Groups, files: int) -> list[str]:
+    """A note when files of several policies became one pool."""
+    policies = groups.policy_versions()
+    if files < 2 or policies < 2 or groups.step_span() is not None:
+        return []
+    return [
+        f"the {files} files hold groups of {policies} policies (models): a replay draws from all of them as if they "
+        "were one; import and replay them one by one to learn about one policy"
+    ]
 
 
 def _sizes(stats: GroupStats, group_env: Ints) -> dict[str, Any]:

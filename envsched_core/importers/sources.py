@@ -6,6 +6,7 @@ itself must be readable.
 
 from __future__ import annotations
 
+import os
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -15,11 +16,15 @@ from typing import NamedTuple
 from envsched_core.errors import LogFormatError
 
 from .base import ImportOptions, Notes
-from .fields import TASK_FIELDS, Columns
-from .files import Source, head_of
+from .fields import TASK_FIELDS, Columns, absent_column, checked_mapping
+from .files import Head, Source, decode, head_of
 from .formats import FORMATS, format_of, reader_of, unknown_format
 
 __all__ = ["Input", "files_below", "find_inputs", "natural_order"]
+
+
+MANIFEST_KEYS = {"format", "run_id", "kind", "writer"}
+MAX_MANIFEST = 16 * 2**20
 
 
 class Input(NamedTuple):
@@ -51,16 +56,36 @@ def _inputs(path: Path, options: ImportOptions, notes: Notes) -> list[Input]:
     head = head_of(path)
     found = options.format or format_of(head, options)
     if found is None:
-        raise unknown_format(head)
-    reader_of(found)
+        raise unknown_format(head, options)
+    _check(head, found, options)
     return [Input(Source(path), found)]
+
+
+def _check(head: Head, format: str, options: ImportOptions) -> None:
+    """Refuse a file that cannot be of the format that the user named, or lacks a column that --map names.
+
+    Raises:
+        LogFormatError: with what it has. ConfigError: there is no such format.
+    """
+    needs = reader_of(format).NEEDS
+    missing = [field for field in needs if field not in head.keys]
+    if head.problem:
+        raise LogFormatError(head.problem, file=str(head.path))
+    if head.keys and missing:
+        looks = format_of(head, ImportOptions(env=options.env, mapping=options.mapping, reward=options.reward))
+        instead = f"; it looks like {looks}: leave --format out" if looks else ""
+        raise LogFormatError(f"is not {format}: it has no {', '.join(missing)}{instead}", file=str(head.path))
+    absent = absent_column(head.keys, checked_mapping(options.mapping))
+    if absent:
+        raise LogFormatError(absent, file=str(head.path))
 
 
 def _folder(folder: Path, options: ImportOptions, notes: Notes) -> list[Input]:
     """Every log in a folder and below it."""
     given = {file.resolve() for file in (options.tasks, options.tools) if file is not None}
     inputs, passed = [], []
-    for path in sorted(files_below(folder), key=natural_order):
+    runs: list[Path] = []
+    for path in sorted(files_below(folder, runs), key=natural_order):
         if path.resolve() in given:
             continue
         head = head_of(path)
@@ -69,9 +94,16 @@ def _folder(folder: Path, options: ImportOptions, notes: Notes) -> list[Input]:
         if found is None:
             passed.append(path.relative_to(folder).as_posix())
             continue
+        if absent := absent_column(head.keys, checked_mapping(options.mapping)):
+            raise LogFormatError(absent, file=str(path))
         inputs.append(Input(Source(path, f"{folder.resolve().name}/{path.relative_to(folder).as_posix()}"), found))
     beside = {item.source.path.with_name(name) for item in inputs for name in reader_of(item.format).COMPANIONS}
     passed = [path for path in passed if folder / path not in beside]
+    if runs:
+        names = sorted(run.relative_to(folder).as_posix() for run in runs)
+        notes.add(f"passed over {_list(names, 'run folder')}: decisions and groups that EnvSched wrote, not a log")
+    if not inputs and folder in runs:
+        raise LogFormatError("is a run folder that EnvSched wrote, not a log", file=str(folder))
     if not inputs:
         raise LogFormatError(
             f"no log in this folder: {_list(passed)} of no known format; tried {', '.join(FORMATS)}. Name one file "
@@ -92,12 +124,30 @@ def _is_task_list(path: Path) -> bool:
     return "env" in columns and "task" in columns and "text" in columns
 
 
-def files_below(folder: Path) -> Iterable[Path]:
-    """Regular files below a folder, hidden ones and links to folders left out."""
-    for path in folder.rglob("*"):
-        hidden = any(part.startswith(".") for part in path.relative_to(folder).parts)
-        if not hidden and path.is_file():
-            yield path
+def files_below(folder: Path, runs: list[Path] | None = None) -> Iterable[Path]:
+    """Regular files below a folder; hidden ones, links to folders and run folders (which go to `runs`) left out."""
+    for place, folders, names in os.walk(folder):
+        here = Path(place)
+        if _is_run(here):
+            if runs is not None:
+                runs.append(here)
+            folders.clear()
+            continue
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        for name in names:
+            if not name.startswith(".") and (here / name).is_file():
+                yield here / name
+
+
+def _is_run(folder: Path) -> bool:
+    """Whether a folder holds a run's manifest; a log may be called run.json too."""
+    manifest = folder / "run.json"
+    try:
+        if not manifest.is_file() or manifest.stat().st_size > MAX_MANIFEST:
+            return False
+        return (folder / "events").is_dir() or MANIFEST_KEYS <= set(decode(manifest.read_bytes()))
+    except (OSError, TypeError, ValueError):
+        return False
 
 
 def natural_order(path: Path) -> list[tuple[int, str]]:
@@ -105,7 +155,7 @@ def natural_order(path: Path) -> list[tuple[int, str]]:
     return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", path.as_posix())]
 
 
-def _list(names: Sequence[str]) -> str:
+def _list(names: Sequence[str], what: str = "file") -> str:
     shown = ", ".join(names[:5]) + (", ..." if len(names) > 5 else "")
-    count = "1 file" if len(names) == 1 else f"{len(names)} files"
+    count = f"1 {what}" if len(names) == 1 else f"{len(names)} {what}s"
     return f"{count} ({shown})"

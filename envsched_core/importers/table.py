@@ -13,15 +13,16 @@ from envsched_core.errors import LogFormatError
 from envsched_core.records import Place
 
 from .base import Context, Drop, ImportOptions, Row, RowError, as_rows
-from .fields import FIELDS, Columns, checked_mapping
+from .fields import FIELDS, Columns, absent_column, checked_mapping
 from .files import Head, Source, head_of, records
 from .messages import calls_from, calls_of, messages_from, tools_from
 from .values import flag, floats, hashed, is_missing, name, names, number, printable, prompt, reward, structured, whole
 
-__all__ = ["ABOUT", "COMPANIONS", "claims", "read"]
+__all__ = ["ABOUT", "COMPANIONS", "NEEDS", "claims", "read"]
 
 ABOUT = "CSV, Parquet, JSON lines or a JSON array with environment, task and reward (--map names other columns)"
 COMPANIONS: tuple[str, ...] = ()
+NEEDS: tuple[str, ...] = ()
 
 FAILED = {"error", "errored", "exception", "crashed", "cancelled", "canceled", "aborted"}
 """Words of a status column that say that there was no usable rollout."""
@@ -34,7 +35,7 @@ SIMPLE: dict[str, Callable[[Any], Any]] = {
     "text": prompt,
     "tools": tools_from,
     "state": names,
-    "verifier": lambda value: name(value) or "",
+    "verifier": lambda value: str(name(value) or ""),
     "reference": names,
     "parts": floats,
     "messages": messages_from,
@@ -82,6 +83,9 @@ def read(source: Source, context: Context) -> Iterator[Row | Drop]:
     head = head_of(source.path)
     table = _Table(context)
     table.check(head, source)
+    if head.doubled:
+        named = printable(", ".join(head.doubled))
+        context.notes.add(f"{source.label}: columns named more than once, of which the last is read: {named}")
     yield from as_rows(records(source, head.kind, table.used(head.keys)), source, table.row)
     table.remark(source)
 
@@ -118,18 +122,20 @@ class _Table:
             LogFormatError: with the columns there are and the remedy.
         """
         columns = Columns(head.keys, self.mapping)
-        absent = [f"{field}={column}" for field, column in self.mapping.items() if field not in columns]
         needs = {
             "env": "env" in columns or self.options.env is not None,
             "task": "task" in columns or "text" in columns,
             "reward": _has_reward(columns, self.options),
         }
         missing = [field for field, there in needs.items() if not there]
-        if not absent and not missing:
+        absent = head.problem or absent_column(head.keys, self.mapping)
+        if absent:
+            raise LogFormatError(absent, file=source.label)
+        if not missing:
             return
         found = printable(", ".join(head.keys[:60])) or "none"
-        what = f"--map {', '.join(absent)} names no column" if absent else f"no column for {', '.join(missing)}"
-        remedy = "name it with " + " ".join(f"--map {field}=COLUMN" for field in missing or ["FIELD"])
+        what = f"no column for {', '.join(missing)}"
+        remedy = "name it with " + " ".join(f"--map {field}=COLUMN" for field in missing)
         remedy += " or give --env NAME" if "env" in missing else ""
         raise LogFormatError(f"{what}; the columns are: {found}; {remedy}", file=source.label)
 

@@ -17,10 +17,11 @@ from .files import Head, Source, head_of, records
 from .messages import calls_of, messages_from
 from .values import floats, name, names, reward, text
 
-__all__ = ["ABOUT", "COMPANIONS", "claims", "read"]
+__all__ = ["ABOUT", "COMPANIONS", "NEEDS", "claims", "read"]
 
 ABOUT = "tau-bench trials: a JSON array of task_id, trial, reward, info, traj (--tools FILE adds the tool documents)"
 COMPANIONS: tuple[str, ...] = ()
+NEEDS = ("task_id", "reward", "info", "traj")
 
 DOMAINS = {
     "airline": {
@@ -40,7 +41,7 @@ DOMAINS = {
 
 def claims(head: Head, options: ImportOptions) -> bool:
     """Whether the first items are trials."""
-    return head.kind in ("array", "jsonl") and {"task_id", "reward", "info", "traj"} <= set(head.keys)
+    return head.kind in ("array", "jsonl") and set(NEEDS) <= set(head.keys)
 
 
 def read(source: Source, context: Context) -> Iterator[Row | Drop]:
@@ -96,7 +97,7 @@ def _trial(item: Mapping[str, Any], place: Place, mark: int, env: str, part: str
     parts = _parts(info.get("reward_info"))
     messages = messages_from(item.get("traj"))
     actions, outputs = task.get("actions"), task.get("outputs")
-    score = parts.get(part) if part is not None else reward(item.get("reward"))
+    score = reward(parts.get(part) if part is not None else item.get("reward"))
     return Row(
         place,
         env,

@@ -16,6 +16,7 @@ import msgspec
 from .files import decode
 
 __all__ = [
+    "Given",
     "RowError",
     "flag",
     "floats",
@@ -24,8 +25,11 @@ __all__ = [
     "name",
     "names",
     "number",
+    "parted",
+    "plausible",
     "printable",
     "prompt",
+    "restored",
     "reward",
     "structured",
     "text",
@@ -40,6 +44,16 @@ CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 """Characters that would move a terminal's cursor or turn its text round."""
 LONGEST_NAME = 256
 """Characters of the longest id kept as it is; a longer one (a prompt) becomes a hash."""
+LARGEST_REWARD = 1e100
+"""A reward beyond it is a number that went wrong: its square would leave the floats."""
+
+
+class Given(str):
+    """A name that could not be kept as the log has it; as_rows tells of it and hands on a plain string."""
+
+    __slots__ = ("given",)
+    given: str
+    """What the log says."""
 
 
 class RowError(ValueError):
@@ -70,7 +84,7 @@ def reward(value: Any) -> float | None:
         RowError: for what is neither a number nor missing.
     """
     if isinstance(value, float):
-        return value if math.isfinite(value) else None
+        return plausible(value) if math.isfinite(value) else None
     if is_missing(value):
         return None
     if isinstance(value, str) and value.strip().lower() in ("true", "false"):
@@ -83,7 +97,18 @@ def reward(value: Any) -> float | None:
         score = float(value)
     except (TypeError, ValueError, OverflowError):
         raise RowError("reward is not a number") from None
-    return score if math.isfinite(score) else None
+    return plausible(score) if math.isfinite(score) else None
+
+
+def plausible(score: float) -> float:
+    """A reward that statistics can be made of.
+
+    Raises:
+        RowError: it is beyond 1e100.
+    """
+    if abs(score) > LARGEST_REWARD:
+        raise RowError("not a plausible reward (beyond 1e100)")
+    return score
 
 
 def number(value: Any) -> float | None:
@@ -94,7 +119,7 @@ def number(value: Any) -> float | None:
         amount = float(value)
     except (TypeError, ValueError, OverflowError):
         return None
-    return amount if math.isfinite(amount) and amount >= 0 else None
+    return amount if 0 <= amount <= LARGEST_REWARD else None
 
 
 def floats(value: Any) -> dict[str, float]:
@@ -135,7 +160,10 @@ def flag(value: Any) -> bool | None:
 
 
 def name(value: Any) -> str | None:
-    """An id as text, None when empty; an object or an overlong text becomes a hash of its content."""
+    """An id as text, None when empty; an object or an overlong text becomes a hash of its content.
+
+    Blanks around it do not count. A text that must be changed comes back as a `Given`, different for different texts.
+    """
     if isinstance(value, str):
         spelled = value.strip()
     elif value is None or value != value:
@@ -144,7 +172,33 @@ def name(value: Any) -> str | None:
         return hashed(msgspec.json.encode(value).decode())
     else:
         spelled = str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
-    return hashed(spelled) if len(spelled) > LONGEST_NAME else printable(spelled) or None
+    if len(spelled) > LONGEST_NAME:
+        return _given(hashed(spelled), spelled)
+    shown = printable(spelled)
+    return told_apart(shown, spelled) if shown != spelled else spelled or None
+
+
+def told_apart(shown: str, given: str) -> Given:
+    """A name that stands for `given`, with a hash of that: what looks the same may not become the same."""
+    return _given(f"{shown}~{hashed(given)[:8]}", given)
+
+
+def _given(name: str, given: str) -> Given:
+    made = Given(name)
+    made.given = given
+    return made
+
+
+def parted(env: str) -> str:
+    """An environment's name that can be told from the task in ENV::TASK."""
+    if "::" not in env and not env.endswith(":"):
+        return env
+    return told_apart(re.sub(":{2,}", ":", env), env.given if isinstance(env, Given) else env)
+
+
+def restored(found: str, mended: Iterable[tuple[str, str]]) -> str:
+    """A name told apart by its text before the reading of its file mended that; `mended` has (after, before)."""
+    return next((told_apart(found, before) for after, before in mended if name(after) == found), found)
 
 
 def printable(name: str) -> str:
@@ -154,7 +208,7 @@ def printable(name: str) -> str:
 
 def hashed(content: str) -> str:
     """A short stable name for a long text."""
-    return hashlib.blake2b(content.encode("utf-8", "replace"), digest_size=8).hexdigest()
+    return hashlib.blake2b(content.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
 
 
 def names(value: Any) -> tuple[str, ...]:

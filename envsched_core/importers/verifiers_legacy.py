@@ -22,10 +22,11 @@ from .files import MAX_RECORD, Head, Source, decode, records
 from .messages import assistant_turns, calls_of, messages_from, tools_from
 from .values import floats, name, number, prompt, reward, structured, text
 
-__all__ = ["ABOUT", "COMPANIONS", "claims", "read"]
+__all__ = ["ABOUT", "COMPANIONS", "NEEDS", "claims", "read"]
 
 ABOUT = "verifiers evaluations: results.jsonl with metadata.json beside it (a folder may hold many runs)"
 COMPANIONS = ("metadata.json",)
+NEEDS = ("prompt", "completion", "reward")
 
 OWN = {
     *("id", "example_id", "prompt", "completion", "answer", "task", "info", "reward", "timing", "metrics", "error"),
@@ -37,7 +38,7 @@ OWN = {
 
 def claims(head: Head, options: ImportOptions) -> bool:
     """Whether rows hold prompt, completion and reward, and the environment stands outside them."""
-    if head.kind != "jsonl" or not {"prompt", "completion", "reward"} <= set(head.keys):
+    if head.kind != "jsonl" or not set(NEEDS) <= set(head.keys):
         return False
     if _env_of(_metadata(head.path)) is not None:
         return True
@@ -153,7 +154,7 @@ class _Run:
         if value is not None and column == "reward":
             self.total, self.scored = self.total + value, self.scored + 1
         self.rows += 1
-        return value if self.options.reward is None else parts.get(self.options.reward)
+        return value if self.options.reward is None else reward(parts.get(self.options.reward))
 
     def _env(self, record: Mapping[str, Any], info: Mapping[str, Any]) -> str:
         """Of a mixture, the environment that the row names; else the run's."""

@@ -30,6 +30,7 @@ format number or `v` is refused with the version that reads it; kinds and fields
 
 from envsched_core.recording import StepScores
 
+from .archive import pack, unpack
 from .arrays import load_state
 from .chain import ChainProblem, check_chain
 from .lines import Located, Problem
@@ -50,5 +51,7 @@ __all__ = [
     "list_runs",
     "load_state",
     "new_manifest",
+    "pack",
     "read_manifest",
+    "unpack",
 ]

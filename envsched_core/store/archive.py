@@ -1,0 +1,59 @@
+"""Archive: whole run folders in one compressed file, to be kept or sent; unpacked, they are the runs they were.
+
+Snapshots and the lock stay out, since events rebuild the first and nobody writes a packed run. The archive is
+the same to the byte for the same runs: names sorted, no owners, no times.
+"""
+
+from __future__ import annotations
+
+import tarfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from envsched_core.errors import StoreError
+
+__all__ = ["pack", "unpack"]
+
+LEFT_OUT = ("state", "writer.lock")
+MOST_BYTES = 2**30
+"""An archive that claims to unpack to more is refused."""
+
+
+def pack(runs: Sequence[Path], archive: Path) -> None:
+    """Write the run folders into one ``.tar.xz``; a file that stands there is replaced whole.
+
+    Raises:
+        StoreError: the archive cannot be written.
+    """
+    part = archive.with_name(archive.name + ".part")
+    try:
+        with tarfile.open(part, "w:xz", preset=6) as out:
+            for run in runs:
+                for file in sorted(p for p in run.rglob("*") if p.is_file()):
+                    inside = file.relative_to(run)
+                    if inside.parts[0] not in LEFT_OUT:
+                        out.add(file, f"{run.name}/{inside.as_posix()}", filter=_anonymous)
+        part.replace(archive)
+    except OSError as error:
+        raise StoreError(f"{archive} cannot be written: {error}") from error
+
+
+def _anonymous(member: tarfile.TarInfo) -> tarfile.TarInfo:
+    member.mtime, member.uid, member.gid, member.uname, member.gname, member.mode = 0, 0, 0, "", "", 0o644
+    return member
+
+
+def unpack(archive: Path, folder: Path) -> None:
+    """Unpack run folders into `folder`; nothing is written outside of it.
+
+    Raises:
+        StoreError: it is no such archive, or claims to be far too large.
+    """
+    try:
+        with tarfile.open(archive, "r:xz") as packed:
+            members = packed.getmembers()
+            if sum(member.size for member in members) > MOST_BYTES:
+                raise StoreError(f"{archive} claims to unpack to more than {MOST_BYTES:,} bytes; it is not unpacked")
+            packed.extractall(folder, members, filter="data")
+    except (OSError, EOFError, tarfile.TarError) as error:
+        raise StoreError(f"{archive} cannot be unpacked: {error}") from error
