@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 from hypothesis import settings
-
-from envsched_core.bench.simulate import record_pool, simulate
+from simulated_pool import record_pool, simulate
 
 ROOT = Path(__file__).resolve().parent.parent
 

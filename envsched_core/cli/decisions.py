@@ -17,6 +17,7 @@ from envsched_core.replay import (
     AuditResult,
     ReplayResult,
     VerifyReport,
+    batch_for,
     config_for,
     config_of,
     explain_run,
@@ -64,7 +65,7 @@ def replay(
     ] = Mode.pool,
     scheduler: Annotated[str, typer.Option(metavar="NAME", help=SCHEDULERS)] = "envsched",
     batch_size: Annotated[
-        int | None, typer.Option(min=1, help="Picks a step; 64 unless a config says otherwise.")
+        int | None, typer.Option(min=1, help="Picks a step; in pool mode an eighth of the tasks, at most 64.")
     ] = None,
     steps: Annotated[
         int | None, typer.Option(min=1, help=f"Steps; {POOL_STEPS} in pool mode, all in audit mode.")
@@ -80,6 +81,10 @@ def replay(
     """Replay a run's recorded groups under a scheduler."""
     pool = load_pool(run)
     settings = settings_from(config, set, batch_size=batch_size, seed=seed)
+    notes: list[str] = []
+    if mode is Mode.pool and "batch_size" not in settings:
+        settings["batch_size"] = batch_for(pool)
+        notes.append(f"{settings['batch_size']} picks a step: an eighth of the tasks, at most 64 (see --batch-size)")
     chosen: dict[str, Any] = {
         "scheduler": scheduler,
         "config": config_for(pool, settings, preset=preset),
@@ -91,10 +96,12 @@ def replay(
             if mode is Mode.pool
             else replay_audit(pool, out, steps=steps, progress=progress, **chosen)
         )
+    notes += _notes_on(result)
     if json:
-        return print_json({"mode": mode.value, "out": str(out) if out else None, **msgspec.to_builtins(result)})
+        found = msgspec.to_builtins(result) | {"notes": notes}
+        return print_json({"mode": mode.value, "out": str(out) if out else None, **found})
     _print_audit(result) if isinstance(result, AuditResult) else _print_replay(result)
-    for note in result.notes:
+    for note in notes:
         say(f"note: {note}")
     if out:
         say(f"written to {out}; next: envsched explain {out} --step 0, or envsched dashboard --runs {out.parent}")
@@ -112,9 +119,14 @@ def _print_replay(r: ReplayResult) -> None:
         ["seconds in the scheduler", number(r.seconds, 2)],
     ]
     table(rows)
-    if r.exhausted:
-        say("note: it ended when no recorded group was left to draw")
-    say("note: exact on the log; silent on how the choice would have changed the policy")
+
+
+def _notes_on(result: ReplayResult | AuditResult) -> list[str]:
+    """What a reader of the result should know."""
+    if isinstance(result, AuditResult):
+        return ["no reward is invented for picks that the log did not roll out", *result.notes]
+    ended = ["it ended when no recorded group was left to draw"] if result.exhausted else []
+    return [*ended, "exact on the log; silent on how the choice would have changed the policy", *result.notes]
 
 
 def _print_audit(r: AuditResult) -> None:
@@ -129,7 +141,6 @@ def _print_audit(r: AuditResult) -> None:
         ["seconds in all", number(r.seconds, 2)],
     ]
     table(rows)
-    say("note: no reward is invented for picks that the log did not roll out")
 
 
 def explain(

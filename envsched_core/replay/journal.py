@@ -53,13 +53,16 @@ class Journal:
         if self.writer:
             self.writer.add_tasks(tasks)
 
-    def ask(self, n: int, step: int, policy_version: str | None = None, *, scores: bool = True) -> Decision:
+    def ask(
+        self, n: int, step: int, policy_version: str | None = None, *, scores: bool = True, empty: bool = True
+    ) -> Decision:
         """Ask; a new graph is written before the decision that used it, the scores of all tasks after it.
 
         `scores`: whether they are written now; a step that is asked for pick by pick writes them once, at its end.
+        `empty`: whether a decision without picks goes on record; only for a last ask, which nothing follows, may it not.
         """
         decision = self.scheduler.ask(n, step=step, policy_version=policy_version)
-        if self.writer:
+        if self.writer and (empty or decision.picks):
             graph = self.scheduler.graph
             if graph is not None and graph.version != self._graph:
                 self.writer.add_graph(graph, step)

@@ -13,9 +13,9 @@ import msgspec
 from envsched_core import evaluate
 from envsched_core.baselines import make_scheduler
 from envsched_core.config import PRESETS, Config, config_from
-from envsched_core.errors import ConfigError, StoreError
+from envsched_core.errors import ConfigError, DamagedError, StoreError
 from envsched_core.moments import is_flat, population_variance
-from envsched_core.records import Decision, GroupResult, TaskSpec
+from envsched_core.records import Decision, Event, GroupResult, TaskSpec
 from envsched_core.scheduler import Scheduler
 from envsched_core.store import Manifest, RunReader, RunWriter, new_manifest
 
@@ -28,6 +28,7 @@ __all__ = [
     "ReplayResult",
     "ReplayStep",
     "Revealed",
+    "batch_for",
     "config_for",
     "drive",
     "is_mixed",
@@ -43,6 +44,9 @@ Clock = Callable[[], float]
 """Seconds from some fixed moment."""
 Progress = Callable[[int, int], None]
 """Called with (done, total)."""
+
+MAX_STEP = 2**53
+"""From here on whole numbers do not fit the floats that ages are computed in."""
 
 
 def no_clock() -> float:
@@ -75,15 +79,30 @@ def load_pool(source: Path) -> RecordedPool:
     """Read the tasks and groups of a run folder.
 
     Raises:
-        StoreError: it is no run folder, or holds no groups.
+        StoreError: it is no run folder, or holds no groups. DamagedError: a step in it is out of range.
     """
     reader = RunReader(source)
     tasks = {task.key: task for task in reader.tasks()}
-    groups = [event.data for event, *_ in reader.events() if event.kind == "observed"]
+    groups = []
+    for event, segment, line in reader.events():
+        if event.kind == "observed":
+            check_steps(event, f"{source}: {segment}:{line}")
+            groups.append(event.data)
     known = tuple(group for group in groups if group.key in tasks)
     if not known:
         raise StoreError(f"{source} holds no observed group to replay; import a log with rewards first")
     return RecordedPool(source, reader.manifest, tuple(tasks.values()), known)
+
+
+def check_steps(event: Event, place: str) -> None:
+    """Refuse an event whose step no count can be.
+
+    Raises:
+        DamagedError: with the step.
+    """
+    for step in (event.step, getattr(event.data, "step", None)):
+        if step is not None and abs(step) >= MAX_STEP:
+            raise DamagedError(f"{place}: step {step} is out of range (below 2**53); import the log again")
 
 
 def config_for(pool: RecordedPool, settings: Mapping[str, Any], *, preset: str = "replay") -> Config:
@@ -103,6 +122,11 @@ def config_for(pool: RecordedPool, settings: Mapping[str, Any], *, preset: str =
     fair = min(1.0, 2.0 / len({task.env for task in pool.tasks}))
     said = {"group_size": max(usual, 1), "reward_ranges": ranges, "max_share": max(Config().max_share, fair)}
     return config_from({**PRESETS[preset], **said, **settings})
+
+
+def batch_for(pool: RecordedPool) -> int:
+    """Picks a step that leave a replay of this pool some steps to learn in: an eighth of its tasks, at most 64."""
+    return min(64, max(1, len({group.key for group in pool.groups}) // 8))
 
 
 def _range(manifest: Manifest, pair: tuple[float, float]) -> tuple[float, float]:
@@ -130,12 +154,12 @@ class Revealed(NamedTuple):
 
 
 def drive(pool: RecordedPool, journal: Journal, *, steps: int, clock: Clock = no_clock) -> Iterator[Revealed]:
-    """Replay step by step; ends early when nothing can be picked any more."""
+    """Replay step by step; ends early when nothing can be picked any more, which is no step and not on record."""
     queues = pool.queues()
     journal.register(pool.drawable())
     for step in range(steps):
         start = clock()
-        decision = journal.ask(journal.scheduler.config.batch_size, step)
+        decision = journal.ask(journal.scheduler.config.batch_size, step, empty=False)
         if not decision.picks:
             return
         results = tuple(
@@ -223,7 +247,7 @@ def replay_pool(
         StoreError: `source` holds no groups, or `out` is not empty. ConfigError: no such scheduler.
     """
     pool = source if isinstance(source, RecordedPool) else load_pool(source)
-    config = config or config_for(pool, {})
+    config = config or config_for(pool, {"batch_size": batch_for(pool)})
     chosen, tally = make_scheduler(scheduler, config), _Tally(pool, config)
     if out is None:
         return tally.replay(Journal(chosen), steps, progress, clock)

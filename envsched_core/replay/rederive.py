@@ -17,7 +17,7 @@ from envsched_core.records import OUTCOME_CODES, Decision, Event, Explanation, T
 from envsched_core.scheduler import EnvSched, Scheduler
 from envsched_core.store import RunReader
 
-from .pool import RecordedPool, config_for, load_pool
+from .pool import RecordedPool, check_steps, config_for, load_pool
 
 __all__ = ["Calls", "Weight", "config_of", "explain_run", "next_batch", "sampling_weights"]
 
@@ -38,7 +38,12 @@ class Calls:
         self.scheduler.load_state_dict(state)
 
     def apply(self, event: Event) -> Decision | None:
-        """Repeat one call; the decision when it was an `ask`."""
+        """Repeat one call; the decision when it was an `ask`.
+
+        Raises:
+            DamagedError: its step is out of range.
+        """
+        check_steps(event, f"event {event.seq}")
         if event.kind == "registered":
             total, count = event.data["total"], event.data["count"]
             self.scheduler.register(self._tasks[total - count : total])

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 from envsched_core.records import Candidate, Decision, Event, GroupResult
@@ -96,9 +97,10 @@ class Intake:
     def _noted(self, data: Any, step: int | None) -> None:
         """A note that names a metric and its value at a step is a measure; all other notes are for people."""
         if step is not None and isinstance(data, dict) and isinstance(data.get("value"), int | float):
-            micro = data.get("micro")
-            number = float(micro) if isinstance(micro, int | float) else None
-            self.rows["measures"].append((step, str(data.get("metric", "")), float(data["value"]), number))
+            micro, metric = data.get("micro"), str(data.get("metric", ""))
+            with suppress(OverflowError):  # a whole number beyond all floats measures nothing
+                number = float(micro) if isinstance(micro, int | float) else None
+                self.rows["measures"].append((step, metric, float(data["value"]), number))
 
     def _observed(self, result: GroupResult, step: int | None) -> None:
         if result.group_id in self._seen:

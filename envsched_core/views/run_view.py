@@ -27,6 +27,7 @@ from envsched_core.records import Decision, EvidenceState, GroupResult, OutcomeC
 from envsched_core.store import Manifest, Problem, RunReader, StepScores
 
 from .intake import Intake
+from .soundness import graph_fault, out_of_range, scores_fault
 from .tables import create, insert, task_row, unpack
 
 __all__ = ["OUTCOME_CODES", "STATES", "Health", "RunView"]
@@ -45,7 +46,7 @@ class Health(msgspec.Struct, frozen=True):
 
     events: int
     problems: tuple[Problem, ...]
-    """Lines that could not be read and were passed over."""
+    """Lines that could not be read and were passed over, then files of arrays that cannot be used (line 0)."""
     unknown: int
     """Events of kinds this version does not know."""
     torn_bytes: int
@@ -93,6 +94,10 @@ class RunView:
         self._envs: dict[str, int] = {}
         self._env_of: NDArray[np.int64] = np.zeros(0, dtype=np.int64)
         self._means: dict[int, NDArray[np.float64]] = {}
+        self._refused: list[Problem] = []
+        """Lines whose numbers cannot be."""
+        self._faults: dict[str, str] = {}
+        """What is wrong with a file of arrays, by file; empty for one that was found sound."""
 
     # ------------------------------------------------------------------ tailing
 
@@ -137,7 +142,10 @@ class RunView:
         begin, events = self._offset, self.reader.events(self._offset)
         while block := list(islice(events, BLOCK)):
             for located in block:
-                self._intake.take(located.event)
+                if fault := out_of_range(located.event):
+                    self._refused.append(Problem(located.segment, located.line, 0, fault))
+                else:
+                    self._intake.take(located.event)
             if any(located.event.kind == "registered" for located in block):
                 self._catalogue()
             self._store()
@@ -190,12 +198,15 @@ class RunView:
         newest = max((file.stat().st_mtime for file in files), default=0.0)
         return Health(
             events=sum(self._intake.kinds.values()),
-            problems=tuple(self.reader.problems),
+            problems=(*self.reader.problems, *self._refused, *self._unreadable_files()),
             unknown=sum(self.reader.unknown_kinds.values()),
             torn_bytes=self.reader.torn_bytes,
             duplicates=self._intake.duplicates,
             age=max(time.time() - newest, 0.0),
         )
+
+    def _unreadable_files(self) -> list[Problem]:
+        return [Problem(file, 0, 0, fault) for file, fault in self._faults.copy().items() if fault]
 
     def steps(self) -> list[int]:
         """Steps with a decision, else (a log without decisions) with observed groups; in order."""
@@ -213,10 +224,14 @@ class RunView:
 
     def scores(self, step: int) -> StepScores | None:
         """Score, rank and outcome of every task at a step; None when they were not kept or cannot be read."""
+        file = f"scores/{step}.npz"
         try:
-            return self.reader.scores(step)
-        except DamagedError:
+            found = self.reader.scores(step)
+        except DamagedError as error:
+            self._faults[file] = str(error)
             return None
+        self._faults[file] = scores_fault(found, len(self._specs)) if found is not None else ""
+        return None if self._faults[file] else found
 
     def scored_steps(self) -> list[int]:
         """Steps whose scores were kept, lowest first."""
@@ -272,9 +287,16 @@ class RunView:
     def graph(self, version: int | None = None) -> DualRelationGraph | None:
         """A graph of the run: by number, or the newest; None where there is none or it cannot be read."""
         try:
-            return self.reader.graph(version)
+            found = self.reader.graph(version)
+        except DamagedError as error:
+            self._faults[f"graph/{version or 'newest'}"] = str(error)
+            return None
         except EnvSchedError:
             return None
+        file = f"graph/{found.version}" if found is not None else ""
+        if found is not None and self._faults.get(file) != "":  # checked once: its files never change
+            self._faults[file] = graph_fault(found, len(self._specs))
+        return None if self._faults.get(file) else found
 
     def rollouts(self, result: GroupResult) -> list[Rollout]:
         """The rollouts of a group, read now from the rollouts file; empty when none were kept."""

@@ -36,10 +36,10 @@ TABLES: dict[str, dict[str, str]] = {
         "draws": "INTEGER",  # NULL = no limit
     },
     "ranges": {"env": "VARCHAR", "low": "DOUBLE", "high": "DOUBLE", "declared": "BOOLEAN"},
-    "measures": {"step": "INTEGER", "metric": "VARCHAR", "value": "DOUBLE", "micro": "DOUBLE"},  # what a trainer noted
+    "measures": {"step": "BIGINT", "metric": "VARCHAR", "value": "DOUBLE", "micro": "DOUBLE"},  # what a trainer noted
     "decisions": {
         "decision": "INTEGER",  # 0-based number of the ask in the run
-        "step": "INTEGER",
+        "step": "BIGINT",
         "ask": "INTEGER",  # 0-based number of the ask in its step
         "scheduler": "VARCHAR",
         "policy_version": "VARCHAR",
@@ -61,7 +61,7 @@ TABLES: dict[str, dict[str, str]] = {
     "candidates": {
         "candidate": "INTEGER",  # 0-based number in the run; what terms, shares and evidence point to
         "decision": "INTEGER",
-        "step": "INTEGER",
+        "step": "BIGINT",
         "env": "VARCHAR",
         "task": "VARCHAR",
         "kept_as": "VARCHAR",
@@ -79,7 +79,7 @@ TABLES: dict[str, dict[str, str]] = {
         "rollouts": "DOUBLE",
         "state": "VARCHAR",
         "groups": "INTEGER",
-        "last_step": "INTEGER",
+        "last_step": "BIGINT",
     },
     "terms": {"candidate": "INTEGER", "name": "VARCHAR", "value": "DOUBLE"},
     "shares": {"candidate": "INTEGER", "source": "VARCHAR", "share": "DOUBLE"},
@@ -93,11 +93,11 @@ TABLES: dict[str, dict[str, str]] = {
         "share": "DOUBLE",
         "mean": "DOUBLE",
         "rollouts": "DOUBLE",
-        "last_step": "INTEGER",
+        "last_step": "BIGINT",
     },
     "quotas": {
         "decision": "INTEGER",
-        "step": "INTEGER",
+        "step": "BIGINT",
         "env": "VARCHAR",
         "limit_picks": "INTEGER",
         "floor_picks": "INTEGER",
@@ -106,16 +106,16 @@ TABLES: dict[str, dict[str, str]] = {
         "blocked": "INTEGER",
     },
     "relaxed": {
-        "step": "INTEGER",
+        "step": "BIGINT",
         "kind": "VARCHAR",
         "env": "VARCHAR",
         "limit_picks": "INTEGER",
         "used": "INTEGER",
     },
-    "counts": {"decision": "INTEGER", "step": "INTEGER", "outcome": "VARCHAR", "tasks": "INTEGER"},
+    "counts": {"decision": "INTEGER", "step": "BIGINT", "outcome": "VARCHAR", "tasks": "INTEGER"},
     "groups_raw": {
         "number": "INTEGER",  # 0-based order of arrival
-        "step": "INTEGER",  # the step whose batch it belongs to; NULL when nothing says
+        "step": "BIGINT",  # the step whose batch it belongs to; NULL when nothing says
         "candidate": "INTEGER",  # the pick it answers; NULL when nobody asked for it
         "env": "VARCHAR",
         "task": "VARCHAR",
@@ -134,7 +134,7 @@ TABLES: dict[str, dict[str, str]] = {
         "tool_calls": "DOUBLE",
         "payload": "VARCHAR",  # the whole GroupResult as JSON
     },
-    "ends": {"candidate": "INTEGER", "ended": "VARCHAR", "reason": "VARCHAR", "step": "INTEGER"},
+    "ends": {"candidate": "INTEGER", "ended": "VARCHAR", "reason": "VARCHAR", "step": "BIGINT"},
 }
 
 VIEWS: dict[str, str] = {
@@ -159,6 +159,7 @@ VIEWS: dict[str, str] = {
 
 DTYPES = {
     "INTEGER": "Int64",
+    "BIGINT": "Int64",
     "DOUBLE": "float64",
     "BOOLEAN": "boolean",
     "VARCHAR": "object",
