@@ -68,7 +68,8 @@ def _draw() -> Frame:
         step = _step_picker(steps)
         filters = _filters(run, bool(row["scheduler"]))
         task = _task_picker(run, filters)
-        _status(run, steps, alive=row["kind"] in ("live", "shadow"))
+        planned = loading.summary(run).planned_steps
+        _status(run, steps, alive=row["kind"] in ("live", "shadow") and len(steps) != planned)
     return Frame(run, name, steps, step, filters, task, runs, "")
 
 

@@ -95,9 +95,9 @@ def _headline(found: Summary, uniform: float | None, how: str) -> None:
         help="Mean variance of the rewards in a group, mapped to [0, 1]; at most 0.25.",
     )  # fmt: skip
     row[2].metric(
-        "Wasted rollouts", f"{words.count(found.wasted_rollouts)} ({words.percent(wasted)})",
-        border=True, height="stretch",
-        help=f"Of {words.count(found.rollouts)} rollouts: those in groups whose rewards were all the same.",
+        "Wasted rollouts", words.percent(wasted), border=True, height="stretch",
+        help=f"{words.count(found.wasted_rollouts)} of {words.count(found.rollouts)} rollouts were in groups whose "
+        "rewards were all the same.",
     )  # fmt: skip
     row[3].metric(
         "Environments covered",

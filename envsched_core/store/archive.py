@@ -1,16 +1,20 @@
 """Archive: whole run folders in one compressed file, to be kept or sent; unpacked, they are the runs they were.
 
 Snapshots and the lock stay out, since events rebuild the first and nobody writes a packed run. The archive is
-the same to the byte for the same runs: names sorted, no owners, no times.
+the same to the byte for the same runs: names sorted, no owners, and for time that of the run.
 """
 
 from __future__ import annotations
 
 import tarfile
 from collections.abc import Sequence
+from datetime import datetime
+from functools import partial
 from pathlib import Path
 
 from envsched_core.errors import StoreError
+
+from .manifest import read_manifest
 
 __all__ = ["pack", "unpack"]
 
@@ -29,17 +33,19 @@ def pack(runs: Sequence[Path], archive: Path) -> None:
     try:
         with tarfile.open(part, "w:xz", preset=6) as out:
             for run in runs:
+                made = int(datetime.fromisoformat(read_manifest(run).created).timestamp())
                 for file in sorted(p for p in run.rglob("*") if p.is_file()):
                     inside = file.relative_to(run)
                     if inside.parts[0] not in LEFT_OUT:
-                        out.add(file, f"{run.name}/{inside.as_posix()}", filter=_anonymous)
+                        out.add(file, f"{run.name}/{inside.as_posix()}", filter=partial(_plain, made))
         part.replace(archive)
     except OSError as error:
         raise StoreError(f"{archive} cannot be written: {error}") from error
 
 
-def _anonymous(member: tarfile.TarInfo) -> tarfile.TarInfo:
-    member.mtime, member.uid, member.gid, member.uname, member.gname, member.mode = 0, 0, 0, "", "", 0o644
+def _plain(made: int, member: tarfile.TarInfo) -> tarfile.TarInfo:
+    """No owner, and the time at which the run was begun: a dashboard shows its age."""
+    member.mtime, member.uid, member.gid, member.uname, member.gname, member.mode = made, 0, 0, "", "", 0o644
     return member
 
 
