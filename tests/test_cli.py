@@ -17,8 +17,9 @@ from envsched_core.cli.output import number, say, settings_from
 from envsched_core.cli.show import recorded_archive
 from envsched_core.config import Config
 from envsched_core.errors import ConfigError
+from envsched_core.records import GroupResult, TaskSpec
 from envsched_core.replay import verify
-from envsched_core.store import list_runs, unpack
+from envsched_core.store import RunWriter, list_runs, new_manifest, unpack
 
 COMMANDS = ["import", "replay", "assess", "explain", "verify", "runs", "next", "config", "dashboard", "demo"]
 COMMANDS += ["train", "follow", "bench"]
@@ -103,6 +104,24 @@ def test_replay_json_holds_what_it_promises(envsched, imported_run):
     promised = ("scheduler", "steps", "batch_size", "picks", "informative_share", "mean_variance")
     assert set(found) >= {*promised, "environments_covered", "seconds", "preset"}
     assert (found["scheduler"], found["steps"], found["batch_size"], found["seed"]) == ("envsched", 2, 6, 5)
+
+
+def test_replay_says_the_same_in_text_and_json(envsched, log, tmp_path):
+    envsched("import", log, "--out", tmp_path / "run")
+    notes = json.loads(envsched("replay", tmp_path / "run", "--json")[1])["notes"]
+    text = envsched("replay", tmp_path / "run")[1]
+    assert notes[0].startswith("3 picks a step: an eighth of the tasks")
+    assert [line for line in text.splitlines() if line.startswith("note: ")] == [f"note: {note}" for note in notes]
+    assert "8 steps of 3" in text
+    assert json.loads(envsched("replay", tmp_path / "run", "--batch-size", 64, "--json")[1])["batch_size"] == 64
+
+
+def test_next_on_a_step_out_of_range_is_a_sentence(envsched, tmp_path):
+    with RunWriter.create(tmp_path / "run", new_manifest("run", "import")) as writer:
+        writer.add_tasks([TaskSpec("e", "t")])
+        writer.observed([GroupResult("g", "e", "t", (0.0, 1.0), step=10**22)], None)
+    status, _, said = envsched("next", tmp_path / "run", "--n", 1)
+    assert (status, "out of range" in said) == (2, True)
 
 
 def test_audit_json(envsched, imported_run):

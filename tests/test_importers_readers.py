@@ -1,5 +1,6 @@
 """tau-bench trials and verifiers runs, on small invented files."""
 
+import gzip
 import json
 import shutil
 from pathlib import Path
@@ -7,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from envsched_core.errors import LogFormatError
-from envsched_core.importers import ImportOptions, import_log, sniff
+from envsched_core.importers import ImportOptions, import_log, import_run, sniff
 
 FORMATS = Path(__file__).parent / "formats"
 TAU = FORMATS / "tau_bench.json"
@@ -151,6 +152,10 @@ def test_sniffing_looks_at_content(tmp_path, name, format):
         (b"PAR1junk", "not a readable Parquet"),
         (b"a,b\n1,2\n", "CSV or text with 'a', 'b'"),
         (b"[" * 50_000, "a JSON array"),
+        ("env,task_id,reward\na,1,0\n".encode("utf-16"), "UTF-16"),
+        ("env,task_id,reward\na,1,0\n".encode("utf-16-le"), "UTF-16"),
+        (gzip.compress(b"env,task_id,reward\na,1,0\n")[:-12], "ends early"),
+        (b"env,task_id,reward\ra,1,0\ra,1,1\r", "not CSV: new-line"),
     ],
 )
 def test_an_unknown_format_says_what_it_is_and_what_to_do(tmp_path, content, said):
@@ -166,3 +171,33 @@ def test_a_folder_without_logs_and_a_path_that_is_not_there(tmp_path):
         read(tmp_path)
     with pytest.raises(LogFormatError, match="no such file"):
         read(tmp_path / "absent")
+
+
+def test_a_row_with_a_bare_carriage_return_is_dropped(tmp_path):
+    (tmp_path / "log.csv").write_bytes(b"env,task_id,reward\na,1,0\na,1,1\ra,1,1\na,1,1\n")
+    report = read(tmp_path / "log.csv").report
+    assert (report.kept, report.dropped) == (2, 1)
+
+
+def test_a_format_that_a_file_is_not_is_refused():
+    with pytest.raises(LogFormatError, match="is not tau-bench: it has no info, traj; it looks like table"):
+        read(FORMATS / "table.csv", format="tau-bench")
+    assert read(RUN / "results.jsonl", format="verifiers", env="e").tasks
+
+
+def test_a_run_folder_inside_a_log_folder_is_passed_over_and_told(tmp_path):
+    shutil.copy(FORMATS / "table.csv", tmp_path)
+    import_run([tmp_path / "table.csv"], tmp_path / "runs" / "mine")
+    report = read(tmp_path).report
+    assert report.files == (f"{tmp_path.name}/table.csv",)
+    assert report.notes[0].startswith("passed over 1 run folder (runs/mine)")
+    with pytest.raises(LogFormatError, match="is a run folder"):
+        read(tmp_path / "runs" / "mine")
+
+
+def test_files_of_several_policies_are_told(tmp_path):
+    for model in "ab":
+        row = {"env": "e", "task_id": 1, "reward": 1, "model": model}
+        (tmp_path / f"{model}.jsonl").write_text(json.dumps(row) + "\n")
+    assert "groups of 2 policies" in read(tmp_path).report.notes[-1]
+    assert not read(tmp_path / "a.jsonl").report.notes

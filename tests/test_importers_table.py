@@ -2,9 +2,11 @@
 
 import gzip
 import json
+import re
 from pathlib import Path
 
 import duckdb
+import msgspec
 import pytest
 
 from envsched_core.errors import ConfigError, LogFormatError
@@ -122,7 +124,8 @@ def test_a_line_too_long_is_dropped(tmp_path, monkeypatch):
 
 def test_half_a_surrogate_pair_does_not_break_the_log(tmp_path):
     log = read(lines(tmp_path, row(), b'{"env": "e", "task_id": "\\ud800", "reward": 1, "text": "\\ud800"}'))
-    assert log.tasks[1].task == "\ufffd"
+    assert re.fullmatch("\ufffd~[0-9a-f]{8}", log.tasks[1].task)
+    assert log.tasks[1].text == "\ufffd"
 
 
 def test_map_names_columns_and_goes_into_objects(tmp_path):
@@ -151,8 +154,8 @@ def test_a_missing_column_is_named_with_the_remedy(tmp_path, fields, named):
 
 
 def test_a_mapped_column_that_is_not_there_is_named(tmp_path):
-    with pytest.raises(LogFormatError, match=r"reward=scroe.*env, task_id, reward"):
-        read(lines(tmp_path, row()), format="table", mapping={"reward": "scroe"})
+    with pytest.raises(LogFormatError, match=r"no column 'scroe' .*reward=scroe.*env, task_id, reward"):
+        read(lines(tmp_path, row()), mapping={"reward": "scroe"})
 
 
 def test_an_unknown_field_in_map_is_refused(tmp_path):
@@ -239,4 +242,60 @@ def test_a_useless_side_file_is_refused(tmp_path, key):
 
 def test_names_cannot_steer_a_terminal_or_split_a_key(tmp_path):
     (group,) = read(lines(tmp_path, row(env="a::b", task_id="\x1b[2Jt"))).groups()
-    assert group.key == "a:b::\ufffd[2Jt"
+    assert re.fullmatch("a:b~[0-9a-f]{8}::\ufffd\\[2Jt~[0-9a-f]{8}", group.key)
+
+
+@pytest.mark.parametrize(
+    "names",
+    [["a::b", "a:b", "a:::b", "a:", "a"], ["x\ny", "x\0y", "x\ufffdy"], ["\ud800", "\udc00"], ["p" * 300, "p" * 301]],
+)
+def test_different_names_stay_different_and_that_is_told(tmp_path, names):
+    log = read(lines(tmp_path, *[json.dumps(row(env=name, task_id=name)).encode() for name in names]))
+    assert (log.report.environments, log.report.tasks) == (len(names), len(names))
+    assert log.report.notes[0].startswith(tuple("2345"))
+    assert msgspec.json.encode(log.tasks)
+
+
+def test_bytes_that_are_no_utf8_keep_names_apart(tmp_path):
+    path = tmp_path / "log.csv"
+    path.write_bytes(b"env,task_id,reward\ncaf\xe9,1,0\ncaf\xe8,1,1\ncaf\xe9,1,1\n")
+    log = read(path)
+    assert [len(group.rewards) for group in log.groups()] == [2, 1]
+    assert "2 names were changed" in log.report.notes[0]
+    assert r"'caf\udce9'" in log.report.notes[0]
+
+
+def test_groups_of_a_task_with_a_number_sign_stay_its_own(tmp_path):
+    log = read(lines(tmp_path, row(task_id="a#b", group_id="c"), row(task_id="a", group_id="b#c")))
+    assert log.report.groups == 2
+
+
+def test_a_task_list_is_joined_by_changed_names_too(tmp_path):
+    (tmp_path / "tasks.jsonl").write_text(json.dumps({"env": "a::b", "task_id": "t", "question": "Why?"}))
+    log = read(lines(tmp_path, row(env="a::b", task_id="t")), tasks=tmp_path / "tasks.jsonl")
+    assert log.tasks[0].text == "Why?"
+
+
+def test_implausible_rewards_are_dropped(tmp_path):
+    log = read(lines(tmp_path, row(), row(reward=1e308), row(reward=-1e101), row(reward=1e99)))
+    assert log.report.drop_reasons == {"not a plausible reward (beyond 1e100)": 2}
+
+
+def test_a_step_beyond_all_counting_is_dropped(tmp_path):
+    log = read(lines(tmp_path, row(step=1), row(step=10**23), row(step=2**53)))
+    assert log.report.drop_reasons == {"step is not a whole number of at least 0": 2}
+
+
+def test_columns_named_twice_are_told(tmp_path):
+    path = tmp_path / "log.csv"
+    path.write_text("env,task_id,reward,reward\na,1,0,1\n")
+    log = read(path)
+    assert log.report.mean_reward == 1
+    assert log.report.notes == ("log.csv: columns named more than once, of which the last is read: reward",)
+
+
+def test_another_prompt_is_told_only_of_another_group(tmp_path):
+    one, two = ([row(question=text, group_id=group) for text, group in pair] for pair in (["aG", "bG"], ["aG", "bH"]))
+    mixed, changed = read(lines(tmp_path, *one)).report, read(lines(tmp_path, *two)).report
+    assert (mixed.prompt_conflicts, mixed.changed_prompts) == (1, 0)
+    assert (changed.prompt_conflicts, changed.changed_prompts) == (0, 1)

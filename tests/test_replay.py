@@ -6,9 +6,10 @@ import pytest
 
 from envsched_core.baselines import NAMES
 from envsched_core.config import PRESETS, Config
-from envsched_core.errors import ConfigError, StoreError, UnknownTaskError
+from envsched_core.errors import ConfigError, DamagedError, StoreError, UnknownTaskError
 from envsched_core.records import GroupResult, TaskSpec
 from envsched_core.replay import (
+    batch_for,
     config_for,
     config_of,
     explain_run,
@@ -105,6 +106,36 @@ def test_a_pool_is_drawn_to_its_end_and_that_is_told(imported_run):
     result = replay_pool(pool, config=config_for(pool, {"batch_size": 96, "max_share": 1.0}), steps=50)
     assert result.exhausted
     assert result.picks == len(pool.groups)
+
+
+def test_the_end_of_a_pool_is_no_step_and_all_agree_on_the_steps(imported_run, tmp_path):
+    pool = load_pool(imported_run)
+    result = replay_pool(
+        pool, tmp_path / "run", config=config_for(pool, {"batch_size": 96, "max_share": 1.0}), steps=50
+    )
+    report = verify(tmp_path / "run")
+    assert result.exhausted
+    assert (report.ok, report.steps, report.decisions) == (True, result.steps, result.steps)
+    with pytest.raises(UnknownTaskError, match=f"from 0 to {result.steps - 1}$"):
+        explain_run(tmp_path / "run", result.steps)
+
+
+def test_a_small_pool_is_replayed_in_small_batches(tmp_path):
+    groups = [GroupResult(f"g{i}", "e", f"t{i}", (0.0, 1.0)) for i in range(35)]
+    pool = load_pool(write_log(tmp_path / "small", groups))
+    result = replay_pool(pool)
+    assert (batch_for(pool), result.batch_size, result.steps) == (4, 4, 9)
+
+
+def test_a_step_out_of_range_is_refused_with_its_place(tmp_path):
+    run = write_log(tmp_path / "log", [GroupResult("g", "e", "t", (0.0, 1.0), step=10**22)])
+    with pytest.raises(DamagedError, match=r"seg-000000.jsonl:2: its step is out of range"):
+        load_pool(run)
+    manifest = new_manifest("asked", "live", scheduler="uniform")
+    with RunWriter.create(tmp_path / "asked", manifest) as writer:
+        writer.add_tasks([TaskSpec("e", "t")])
+        writer.observed([GroupResult("g", "e", "t", (0.0, 1.0), step=10**22)], 0)
+    assert "out of range" in verify(tmp_path / "asked").problems[0].message
 
 
 def test_without_out_the_same_is_found(pool, config, replayed):

@@ -212,6 +212,19 @@ def test_a_log_replaced_by_its_continuation_goes_on(table):
     assert (table.shadow.counts["rows"], table.shadow.counts["late"]) == (32, 0)
 
 
+def test_its_own_run_folder_is_no_part_of_the_log(tmp_path):
+    log = tmp_path / "logs"
+    append(log / "log.jsonl", lines(rows(0)))
+    following = Following(log, log / "run")
+    for step in (1, 2):
+        following.look(everything=True)
+        append(log / "log.jsonl", lines(rows(step)))
+    following.look(everything=True)
+    assert [file.mark.label for file in following.shadow.log.files] == ["logs/log.jsonl"]
+    assert following.shadow.counts["rows"] == 48
+    following.shadow.close()
+
+
 def test_a_log_may_come_later_and_go_for_a_while(tmp_path):
     log = tmp_path / "log.jsonl"
     following = Following(log, tmp_path / "run")

@@ -12,7 +12,7 @@ from small_run import write_log, write_run
 from envsched_core import views
 from envsched_core.errors import StoreError, UnknownTaskError
 from envsched_core.records import Event, GroupResult
-from envsched_core.store import RunReader
+from envsched_core.store import RunReader, RunWriter
 from envsched_core.views.intake import Intake
 from envsched_core.views.run_view import RunView
 
@@ -179,6 +179,43 @@ def test_a_group_answers_the_open_pick_of_its_task(view):
 def test_unknown_tasks_are_refused(view):
     with pytest.raises(UnknownTaskError, match="nowhere::0"):
         views.explained(view, 1, "nowhere::0")
+
+
+def test_numbers_that_cannot_be_cost_their_line_only(tmp_path):
+    path = write_log(tmp_path / "log")
+    before = views.summary(opened(path)).groups
+    with RunWriter.resume(path) as writer:
+        writer.observed([GroupResult("far", "env0", "task-0", (0.0, 1.0), step=10**22)], None)
+        writer.observed([GroupResult("late", "env0", "task-0", (0.0, 1.0), step=2**40)], None)
+    view = opened(path)
+    assert views.summary(view).groups == before + 1
+    assert [problem.message for problem in view.health().problems] == ["observed: a step is out of range"]
+    assert view.steps()[-1] == 2**40
+
+
+@pytest.mark.parametrize(("name", "value"), [("outcome", 99), ("state", -1)])
+def test_scores_that_stand_for_nothing_are_not_used_and_told(copy, name, value):
+    file = copy / "scores" / "1.npz"
+    arrays = dict(np.load(file))
+    arrays[name][0] = value
+    np.savez(file, **arrays)
+    view = opened(copy)
+    assert view.scores(1) is None
+    assert view.scores(2) is not None
+    assert views.explained(view, 1, "env0::task-0")
+    assert [problem.segment for problem in view.health().problems] == ["scores/1.npz"]
+
+
+@pytest.mark.parametrize(("name", "value"), [("within_indices", 9999), ("cross_indices", -1), ("cross_indptr", 10**6)])
+def test_a_graph_that_leads_nowhere_is_not_used_and_told(copy, name, value):
+    file = copy / "graph" / "1" / f"{name}.npy"
+    array = np.load(file)
+    array[1] = value
+    np.save(file, array)
+    view = opened(copy)
+    assert view.graph(1) is None
+    assert len(views.environment_graph(view, "env0", None).nodes)
+    assert "graph/1" in [problem.segment for problem in view.health().problems]
 
 
 def test_runs_lists_readable_and_unreadable_folders(run, tmp_path):

@@ -96,7 +96,8 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
 
 
 def _print_result(r: TrainResult, out: Path) -> None:
-    say(f"ToolWorld {r.world} (world seed {r.world_seed}) with {r.scheduler}, seed {r.seed}: {r.steps} steps")
+    name = "BFCL-v3 multi-turn" if r.world == "bfcl" else f"ToolWorld {r.world}"
+    say(f"{name} (world seed {r.world_seed}) with {r.scheduler}, seed {r.seed}: {r.steps} steps")
     say()
     curve = [[str(step), number(value)] for step, value in r.heldout_success.items()]
     table([["step", "held-out success"], *curve])

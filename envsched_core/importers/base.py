@@ -1,8 +1,8 @@
 """What passes between a reader and the rest of the importers: rows, dropped rows, options.
 
 A reader is a module with five names: `ABOUT` (one line), `NEEDS` (fields that every such file has), `COMPANIONS`
-(files read beside a log), `claims(head, options)` (is this file mine, by content) and `read(source, context)` (its rows, one by one).
-Adding a format is adding such a module and a line in formats.py. Nothing here opens a file.
+(files read beside a log), `claims(head, options)` (is this file mine, by content) and `read(source, context)` (its
+rows, one by one). Adding a format is adding such a module and a line in formats.py. Nothing here opens a file.
 """
 
 from __future__ import annotations

@@ -141,7 +141,11 @@ def _read_tools(path: Path) -> dict[str, tuple[Tool, ...]]:
     except ValueError as error:
         raise LogFormatError(f"the tools file is {error}; it must be a JSON list of tools", file=str(path)) from None
     by_env = {"": value} if isinstance(value, list) else value if isinstance(value, Mapping) else {}
-    tools = {str(parted(name(env) or "")): tools_from(documents) for env, documents in by_env.items() if isinstance(documents, list)}
+    tools = {
+        str(parted(name(env) or "")): tools_from(documents)
+        for env, documents in by_env.items()
+        if isinstance(documents, list)
+    }
     if not any(tools.values()):
         raise LogFormatError("no tool found; expected a JSON list of {name, description, parameters}", file=str(path))
     return tools

@@ -75,9 +75,15 @@ def _check(head: Head, format: str, options: ImportOptions) -> None:
         looks = format_of(head, ImportOptions(env=options.env, mapping=options.mapping, reward=options.reward))
         instead = f"; it looks like {looks}: leave --format out" if looks else ""
         raise LogFormatError(f"is not {format}: it has no {', '.join(missing)}{instead}", file=str(head.path))
-    absent = absent_column(head.keys, checked_mapping(options.mapping))
-    if absent:
+    if absent := _absent(head, options):
         raise LogFormatError(absent, file=str(head.path))
+
+
+def _absent(head: Head, options: ImportOptions) -> str:
+    """What `absent_column` says, but for columns that may be meant for the task list."""
+    mapping = checked_mapping(options.mapping)
+    own = {field: column for field, column in mapping.items() if options.tasks is None or field not in TASK_FIELDS}
+    return absent_column(head.keys, own)
 
 
 def _folder(folder: Path, options: ImportOptions, notes: Notes) -> list[Input]:
@@ -94,7 +100,7 @@ def _folder(folder: Path, options: ImportOptions, notes: Notes) -> list[Input]:
         if found is None:
             passed.append(path.relative_to(folder).as_posix())
             continue
-        if absent := absent_column(head.keys, checked_mapping(options.mapping)):
+        if absent := _absent(head, options):
             raise LogFormatError(absent, file=str(path))
         inputs.append(Input(Source(path, f"{folder.resolve().name}/{path.relative_to(folder).as_posix()}"), found))
     beside = {item.source.path.with_name(name) for item in inputs for name in reader_of(item.format).COMPANIONS}
@@ -102,8 +108,9 @@ def _folder(folder: Path, options: ImportOptions, notes: Notes) -> list[Input]:
     if runs:
         names = sorted(run.relative_to(folder).as_posix() for run in runs)
         notes.add(f"passed over {_list(names, 'run folder')}: decisions and groups that EnvSched wrote, not a log")
-    if not inputs and folder in runs:
-        raise LogFormatError("is a run folder that EnvSched wrote, not a log", file=str(folder))
+    if not inputs and runs and not passed:
+        what = "is a run folder" if folder in runs else f"holds only {_list(names, 'run folder')}"
+        raise LogFormatError(f"{what} that EnvSched wrote, no log", file=str(folder))
     if not inputs:
         raise LogFormatError(
             f"no log in this folder: {_list(passed)} of no known format; tried {', '.join(FORMATS)}. Name one file "
@@ -145,7 +152,7 @@ def _is_run(folder: Path) -> bool:
     try:
         if not manifest.is_file() or manifest.stat().st_size > MAX_MANIFEST:
             return False
-        return (folder / "events").is_dir() or MANIFEST_KEYS <= set(decode(manifest.read_bytes()))
+        return (folder / "events").is_dir() or set(decode(manifest.read_bytes())) >= MANIFEST_KEYS
     except (OSError, TypeError, ValueError):
         return False
 

@@ -59,7 +59,7 @@ class Journal:
         """Ask; a new graph is written before the decision that used it, the scores of all tasks after it.
 
         `scores`: whether they are written now; a step that is asked for pick by pick writes them once, at its end.
-        `empty`: whether a decision without picks goes on record; only for a last ask, which nothing follows, may it not.
+        `empty`: whether a decision without picks goes on record; only a last ask, which nothing follows, need not.
         """
         decision = self.scheduler.ask(n, step=step, policy_version=policy_version)
         if self.writer and (empty or decision.picks):

@@ -98,11 +98,11 @@ def check_steps(event: Event, place: str) -> None:
     """Refuse an event whose step no count can be.
 
     Raises:
-        DamagedError: with the step.
+        DamagedError: with the place.
     """
     for step in (event.step, getattr(event.data, "step", None)):
         if step is not None and abs(step) >= MAX_STEP:
-            raise DamagedError(f"{place}: step {step} is out of range (below 2**53); import the log again")
+            raise DamagedError(f"{place}: its step is out of range (they lie below 2**53); import the log again")
 
 
 def config_for(pool: RecordedPool, settings: Mapping[str, Any], *, preset: str = "replay") -> Config:

@@ -22,11 +22,10 @@ COUNTS = 2**31
 
 def out_of_range(event: Event) -> str:
     """Which number of an event no run can have come to; empty when all can be."""
-    step = next((step for step in _steps(event) if step is not None and abs(step) >= STEPS), None)
-    if step is not None:
-        return f"{event.kind}: step {step:.3g} is out of range"
-    count = next((count for count in _counts(event.data) if count is not None and abs(count) >= COUNTS), None)
-    return f"{event.kind}: a count of {count:.3g} is out of range" if count is not None else ""
+    if any(step is not None and abs(step) >= STEPS for step in _steps(event)):
+        return f"{event.kind}: a step is out of range"
+    wrong = any(count is not None and abs(count) >= COUNTS for count in _counts(event.data))
+    return f"{event.kind}: a rank or count is out of range" if wrong else ""
 
 
 def _steps(event: Event) -> Iterator[int | None]:
