@@ -32,7 +32,7 @@ def warnings(run: Run) -> None:
     if health.problems:
         n = len(health.problems)
         st.warning(
-            f"{words.count(n)} {'line' if n == 1 else 'lines'} of the event log could not be read and were left out.",
+            f"{words.count(n)} {'line' if n == 1 else 'lines'} of the event log could not be read.",
             icon=":material/warning:",
         )
         with st.expander("Which lines"):
