@@ -17,6 +17,8 @@ from envsched_core.testbed import make_learner, train
 from envsched_core.testbed.bfcl_calls import carry_out, is_right, parse_call
 from envsched_core.testbed.bfcl_learner import BfclLearner
 
+pytestmark = pytest.mark.bfcl
+
 
 @pytest.fixture(scope="module")
 def learner():
