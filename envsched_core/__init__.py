@@ -14,13 +14,17 @@ The house, top to bottom; each module imports only from those above it (tests/te
     moments                   what was seen: discounted counts and sums per task and environment
     similarity, graph         what tasks have in common; the two relations between them
     predictor                 mean, variance, uncertainty, and the exact share of every source
-    ledger, selection         open picks; the batch: exact lazy greedy under quotas
+    ledger, problem           open picks; everything that a step's batch depends on
+    selection                 the batch: exact lazy greedy under quotas
     recording, explanation    a batch becomes a Decision with every reason in it; sentences
     scheduler, baselines      the contract and EnvSched; its peers behind the same contract
     evaluate                  scores and intervals, plain numbers
     store                     the run folder: write, resume, read, check
     replay                    pool replay, audit, verify, explain any step, next batch
+    live                      LiveSession: what a trainer's loop needs around a scheduler, on record, resumable
     importers                 logs in
+    testbed                   ToolWorld: executable tool environments, and a small policy that learns in them
+    shadow                    follows a log being written: what would have been picked beside what was
     bench                     assess: the verdict on a log; learn: the closed loop; the recorded run
     views                     read models for the dashboard
     cli                       the command `envsched`
