@@ -154,6 +154,7 @@ def run_learn(
         curves[run] = curve
         if progress:
             progress(len(curves), len(runs))
+    curves = {run: curves[run] for run in runs}  # they came in the order in which they ended
     return _report(plan, curves), curves
 
 
