@@ -8,6 +8,7 @@ import sys
 import time
 import urllib.request
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -230,6 +231,27 @@ def test_a_run_that_grows_is_followed_without_reloading(site, watch):
         writer.observed([simulated("env0", f"task-{n}", 3, 100 + n) for n in range(3)], 3)
     expect(page.get_by_text("34 events")).to_be_visible(timeout=15_000)
     sound(watch)
+
+
+@pytest.mark.skipif(find_spec("numba") is None, reason="the closed loop needs numba")
+def test_two_sessions_watch_a_trainer_that_nothing_holds_up(site, browser):
+    """A real `envsched train` in its own process; both pages reach its newest step without being reloaded."""
+    steps, run = 12, site.runs / "trained"
+    command = [sys.executable, "-m", "envsched_core.cli", "train", "--world", "small", "--steps", str(steps)]
+    trainer = subprocess.Popen([*command, "--out", str(run)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    for _ in range(600):
+        if (run / "run.json").is_file():
+            break
+        time.sleep(0.1)
+    watched = [Watch(browser), Watch(browser, "dark")]
+    for one in watched:
+        one.open(site.url("?run=trained"), "Overview")
+    assert trainer.wait(timeout=120) == 0
+    for one in watched:
+        expect(one.page.get_by_text(f"last step {steps - 1}")).to_be_visible(timeout=15_000)
+        expect(one.page.get_by_text("Held-out success", exact=True)).to_be_visible()
+        sound(one)
+        one.page.close()
 
 
 @pytest.fixture(scope="module")
