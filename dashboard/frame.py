@@ -6,6 +6,7 @@ while the run grows; it is the only one on a page, since nested ones misbehave.
 
 from __future__ import annotations
 
+import time
 from typing import NamedTuple
 
 import pandas as pd
@@ -22,6 +23,8 @@ LIVE_SECONDS = 60.0
 """A run whose events grew within so many seconds is being written."""
 POLL_SECONDS = ((LIVE_SECONDS, 1.0), (7_200.0, 10.0))
 """(age of the newest event, seconds between looks): a training step can take long; later only on demand."""
+REDRAW_SECONDS = 2.0
+"""A page is drawn anew at most this often, however fast steps come; the status line is newer."""
 STALE_SECONDS = 600.0
 """A live run without news for so long may have lost its writer."""
 MOST_TASKS = 5_000
@@ -229,13 +232,15 @@ def _status(run: Run, steps: list[int], *, alive: bool) -> None:
     if not st.toggle("Follow new events", value=True, key="live", bind="query-params"):
         every = None
 
+    drawn = time.monotonic()
+
     def line() -> None:
-        if every and loading.poll(run):
+        if every and loading.poll(run) and time.monotonic() - drawn >= REDRAW_SECONDS:
             st.rerun()
         health = loading.health(run)
         parts = [f"{words.count(health.events)} events", f"last {words.age(health.age)}"]
-        if steps:
-            parts.append(f"last step {steps[-1]}")
+        if steps and health.last_step is not None:
+            parts.append(f"last step {health.last_step}")
         st.caption(" · ".join(parts))
         if alive and health.age >= STALE_SECONDS:
             st.caption(":material/pause_circle: no new event for long; the writer may have stopped")

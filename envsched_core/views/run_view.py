@@ -55,6 +55,8 @@ class Health(msgspec.Struct, frozen=True):
     """Groups that came twice; counted once."""
     age: float
     """Seconds since the events last grew."""
+    last_step: int | None
+    """Newest step that an event names."""
 
 
 class RunView:
@@ -203,6 +205,7 @@ class RunView:
             torn_bytes=self.reader.torn_bytes,
             duplicates=self._intake.duplicates,
             age=max(time.time() - newest, 0.0),
+            last_step=self._intake.last_step,
         )
 
     def _unreadable_files(self) -> list[Problem]:
