@@ -42,7 +42,9 @@ def follow(
     tools: Tools = None,
     map: Map = None,
     reward: Reward = None,
-    scheduler: Annotated[str, typer.Option(metavar="NAME", help=f"Who is asked: {', '.join(NAMES)}.")] = "envsched",
+    scheduler: Annotated[
+        str | None, typer.Option(metavar="NAME", help=f"Who is asked: {', '.join(NAMES)}; else envsched.")
+    ] = None,
     batch_size: Annotated[
         int | None, typer.Option(min=1, help="Picks that quotas are shares of; else the groups of the first step.")
     ] = None,
@@ -80,18 +82,16 @@ class _Times(msgspec.Struct, frozen=True):
 
 def _run(log: list[Path], out: Path, options: ImportOptions, plan: ShadowPlan, json: bool, times: _Times) -> None:
     shadow = Shadow(log, out, options, plan)
-    told = 0
     try:
         with _stopped_by_signals(shadow.stopping):
-            for step in steps_of(shadow, **msgspec.structs.asdict(times)):
+            for step in steps_of(shadow, **msgspec.structs.asdict(times), tell=lambda said: typer.echo(said, err=True)):
                 typer.echo(msgspec.json.encode(step).decode()) if json else say(_line(step))
                 sys.stdout.flush()
-                for problem in shadow.problems[told:]:
-                    typer.echo(f"passed over: {problem}", err=True)
-                told = len(shadow.problems)
     finally:
         shadow.close()
     counts = shadow.counts
+    if counts["implausible"]:
+        typer.echo(f"{counts['implausible']:,} rollouts left out: implausible step", err=True)
     typer.echo(
         f"{counts['rows']:,} rows, {counts['dropped']:,} dropped, {counts['late']:,} late; {counts['groups']:,} groups "
         f"on record in {out}, {counts['late_groups']:,} of them late",

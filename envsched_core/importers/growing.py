@@ -3,7 +3,8 @@
 Line formats (JSON lines, CSV) are read on from a byte offset, whole lines only: a torn last line waits for its
 newline, a quoted CSV field for its end. A file is known by its inode, so one that was renamed (rotated) is read
 to its end under its new name; one that was truncated or replaced by other content is read from its start. A
-file that was replaced by its own continuation (written anew and renamed into place) goes on where it was. Arrays,
+file that was replaced by its own continuation (written anew and renamed into place) goes on where it was. A copy
+beside a followed file is not read twice; when the file itself is cut then, the copy goes on in its place. Arrays,
 Parquet and gzip have no lines to go on from: they are read whole when they change, and the rows that were taken
 already are passed over by their count.
 """
@@ -12,6 +13,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -28,7 +30,9 @@ from .sources import files_below, natural_order
 __all__ = ["GrowingFile", "GrowingLog", "Mark", "Part"]
 
 TAIL = 64
-"""Bytes before an offset by which a file is known again."""
+"""Last bytes before an offset; a mark of an earlier version knows a file by them alone."""
+WINDOW = 4096
+"""Bytes at a file's head, and before an offset, by which it is known again; rows may end alike beyond `TAIL`."""
 CHUNK = 1 << 20
 
 
@@ -46,7 +50,13 @@ class Mark(msgspec.Struct):
     rows: int = 0
     """Rows taken (formats read whole)."""
     tail: str = ""
-    """Digest of the last bytes before `offset`."""
+    """Digest of the last `TAIL` bytes before `offset`."""
+    head: str = ""
+    """Digest of the first `WINDOW` bytes, as far as they were taken; empty in marks of an earlier version."""
+    window: str = ""
+    """Digest of the last `WINDOW` bytes before `offset`; empty in marks of an earlier version."""
+    counted: int = 0
+    """How far its rows were counted: `offset` or `rows`, never less than those; rows that are read again count once."""
 
 
 class GrowingFile:
@@ -80,8 +90,8 @@ class Part(NamedTuple):
         if self.file.whole:
             mark.rows = rows
             return
-        mark.offset, mark.lines = self.source.size, mark.lines + self.lines
-        mark.tail = tail_digest(self.file.path, mark.offset)
+        offset, lines = self.source.size, mark.lines + self.lines
+        self.file.mark = mark_at(self.file, offset, lines)
 
 
 class GrowingLog:
@@ -93,6 +103,8 @@ class GrowingLog:
         self.files = [GrowingFile(Path(mark.path), mark) for mark in marks]
         self.rotated = 0
         """Files that were replaced or cut since they were last looked at."""
+        self.copies: dict[Path, Path] = {}
+        """Files that were passed over at some time as the copy of another."""
         self._given = {file.resolve() for file in (options.tasks, options.tools) if file is not None}
 
     def parts(self, *, final: bool = False) -> Iterator[Part]:
@@ -124,8 +136,11 @@ class GrowingLog:
         for key, (_, path, _) in present.items():
             if key in by_inode:
                 by_inode[key].path = path
+        copies = {
+            key for key, (_, path, stat) in present.items() if key not in by_inode and self._copy(path, stat, by_inode)
+        }
         for key, (label, path, stat) in present.items():
-            if key not in by_inode:
+            if key not in by_inode and key not in copies:
                 self._join(label, path, stat, by_inode)
         self._keep_renamed(by_inode, present.keys())
 
@@ -140,6 +155,21 @@ class GrowingLog:
             elif path.is_file():
                 found.append((path.name, path))
         return [(label, path) for label, path in found if path.resolve() not in self._given]
+
+    def _copy(self, path: Path, stat: os.stat_result, by_inode: dict[tuple[int, int], GrowingFile]) -> bool:
+        """Whether a new file is a copy to pass over; once the original is cut, its copy is followed in its place."""
+        likely = (file for file in self.files if file.mark.lines > 1 and _named_after(path, file.path))
+        original = next((file for file in likely if _continues(path, file.mark)), None)
+        if original is None:
+            return False
+        mark = original.mark
+        if _continues(original.path, mark):
+            self.copies[path] = original.path
+            return True
+        by_inode.pop((mark.device, mark.inode), None)
+        mark.device, mark.inode, original.path, original.looked = stat.st_dev, stat.st_ino, path, None
+        by_inode[stat.st_dev, stat.st_ino] = original
+        return False
 
     def _join(self, label: str, path: Path, stat: os.stat_result, by_inode: dict[tuple[int, int], GrowingFile]) -> None:
         """A file of an inode not seen before: new, another in an old one's place, or an old one written anew."""
@@ -218,20 +248,42 @@ class GrowingLog:
         return file.format is not None
 
 
-def tail_digest(path: Path, offset: int) -> str:
-    """Digest of the bytes before an offset; empty when the file does not reach there."""
+def mark_at(file: GrowingFile, offset: int, lines: int) -> Mark:
+    """The mark of a file of lines that was taken to `offset`."""
+    tail, head, window = _digests(file.path, offset)
+    return msgspec.structs.replace(file.mark, offset=offset, lines=lines, tail=tail, head=head, window=window)
+
+
+def _digests(path: Path, offset: int) -> tuple[str, str, str]:
+    """Digests of tail, head and window of the bytes before an offset; empty when the file does not reach there."""
+    size = min(WINDOW, offset)
     try:
         with path.open("rb") as stream:
-            stream.seek(max(offset - TAIL, 0))
-            data = stream.read(min(TAIL, offset))
+            head = stream.read(size)
+            stream.seek(offset - size)
+            window = stream.read(size)
     except OSError:
-        return ""
-    return hashlib.blake2b(data, digest_size=8).hexdigest() if len(data) == min(TAIL, offset) else ""
+        return "", "", ""
+    if len(window) < size:
+        return "", "", ""
+    tail, first, last = (hashlib.blake2b(data, digest_size=8).hexdigest() for data in (window[-TAIL:], head, window))
+    return tail, first, last
 
 
 def _continues(path: Path, mark: Mark) -> bool:
     """Whether what was taken of a file is still what stands there."""
-    return mark.offset == 0 or (mark.tail != "" and tail_digest(path, mark.offset) == mark.tail)
+    if mark.offset == 0:
+        return True
+    known, found = (mark.tail, mark.head, mark.window), _digests(path, mark.offset)
+    return mark.tail != "" and all(old in ("", new) for old, new in zip(known, found, strict=True))
+
+
+def _named_after(path: Path, original: Path) -> bool:
+    """Whether a file is named as copies are: log.jsonl.1, log.jsonl-20260101, log-1.jsonl."""
+    if path.parent != original.parent or path == original:
+        return False
+    middle = rf"{re.escape(original.stem)}[-._]\d+{re.escape(original.suffix)}"
+    return path.name.startswith(original.name) or re.fullmatch(middle, path.name) is not None
 
 
 def _closed(file: GrowingFile) -> bool:

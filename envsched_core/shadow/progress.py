@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from envsched_core.importers.growing import GrowingFile, Mark, tail_digest
+from envsched_core.importers.growing import GrowingFile, Mark, mark_at
 from envsched_core.store.files import replace_file
 
 from .waiting import Position
@@ -55,5 +55,4 @@ def _safe(file: GrowingFile, waits: Position | None) -> Mark:
         return file.mark
     if file.whole:
         return msgspec.structs.replace(file.mark, rows=waits.rows)
-    tail = tail_digest(file.path, waits.offset)
-    return msgspec.structs.replace(file.mark, offset=waits.offset, lines=waits.lines, tail=tail)
+    return mark_at(file, waits.offset, waits.lines)

@@ -21,12 +21,13 @@ from envsched_core.importers.catalogue import read_catalogue
 from envsched_core.importers.fields import checked_mapping
 from envsched_core.importers.formats import reader_of
 from envsched_core.importers.growing import GrowingLog, Part
+from envsched_core.importers.sources import find_inputs
 from envsched_core.live.session import LiveSession, manifest_of
 from envsched_core.live.sink import Sink
 from envsched_core.records import Decision, GroupResult, Rollout
 from envsched_core.replay import AuditStep, RecordedPool, config_for
 from envsched_core.replay.audit import compare
-from envsched_core.store import RunReader, RunWriter, new_manifest, read_manifest
+from envsched_core.store import Manifest, RunReader, RunWriter, new_manifest, read_manifest
 
 from .progress import Progress, read_progress, write_progress
 from .waiting import Key, Position, Taken, Waiting
@@ -41,7 +42,8 @@ CHUNK = 64
 class ShadowPlan(msgspec.Struct, frozen=True):
     """Who is asked, and how."""
 
-    scheduler: str = "envsched"
+    scheduler: str | None = None
+    """None = envsched, or who was asked before in the same folder."""
     batch_size: int | None = None
     """Picks that quotas are shares of; None = as many as the first step has groups."""
     group_size: int | None = None
@@ -64,6 +66,11 @@ class ShadowStep(AuditStep, frozen=True, kw_only=True):
     """Rows so far that came when their group was on record already."""
 
 
+def _relative(paths: Sequence[Path], out: Path) -> str:
+    """The log as run.json names it."""
+    return ", ".join(os.path.relpath(path, out) for path in paths)
+
+
 class Shadow:
     """Follows one log into one run folder; what happens when is follow.py's."""
 
@@ -79,7 +86,7 @@ class Shadow:
         self.out, self.plan = out, plan or ShadowPlan()
         self.options = options or ImportOptions()
         self.problems: list[str] = []
-        """Why a file could not be read, each once."""
+        """Why a file could not be read or a step was left to wait, each once."""
         self.session: LiveSession | None = None
         self._context = Context(self.options, Notes())
         self._check()
@@ -88,17 +95,22 @@ class Shadow:
         self._waiting = Waiting(self._keep if self.plan.keep_rollouts else None)
         self._listed: set[str] = set()
         self._unfinished: Decision | None = None
+        self._read = 0
+        """Rows read, those counted by an earlier process too."""
+        self._decided = 0
+        """Steps on record."""
+        self._doubted: set[int] = set()
         self._writer = self._open(paths)
         found = read_progress(out) if self.session else Progress()
         self.counts: Counter[str] = Counter(found.counts)
-        """rows, dropped, late, groups, late_groups."""
+        """rows, dropped, late, groups, late_groups; implausible: rollouts left out for their step."""
         self.log = GrowingLog(paths, self.options, found.files)
         self.stopping = Event()
         """Set it, from a signal handler or another thread, to end a read; then close."""
 
     def _check(self) -> None:
         """Refuse wrong names before anything is written."""
-        if self.plan.scheduler not in NAMES:
+        if self.plan.scheduler not in (None, *NAMES):
             raise ConfigError(f"unknown scheduler '{self.plan.scheduler}'; known: {', '.join(NAMES)}")
         config_from(self.plan.settings)
         if self.options.format is not None:
@@ -107,11 +119,12 @@ class Shadow:
     def _open(self, paths: Sequence[Path]) -> RunWriter | None:
         """The run folder; with a session already when a scheduler has been asked in it."""
         if not (self.out / "run.json").is_file():
-            source = {"path": ", ".join(os.path.relpath(path, self.out) for path in paths)}
+            source = {"path": _relative(paths, self.out)}
             return RunWriter.create(self.out, new_manifest(self.out.resolve().name, "shadow", source=source))
         manifest = read_manifest(self.out)
         if manifest.kind != "shadow":
             raise StoreError(f"{self.out} holds a run of kind {manifest.kind}, not a shadow run; choose another folder")
+        self._same(manifest, _relative(paths, self.out))
         if not manifest.scheduler:
             return RunWriter.resume(self.out)
         self.session = LiveSession.resume(self.out)
@@ -119,12 +132,27 @@ class Shadow:
         self._unfinished = self._interrupted()
         return None
 
+    def _same(self, manifest: Manifest, log: str) -> None:
+        """Refuse to go on with something else than was begun."""
+        plan, before = self.plan, str(manifest.source.get("path", log))
+        more = set(before.split(", ")) <= set(log.split(", "))  # files may be added, as by a shell's pattern
+        given = [("LOG", before if more else log, before)]
+        if manifest.scheduler:
+            given += [("--scheduler", str(plan.scheduler or manifest.scheduler), manifest.scheduler)]
+            given += [("--batch-size", str(plan.batch_size or manifest.batch_size), str(manifest.batch_size))]
+        for name, now, was in given:
+            if now != was:
+                raise ConfigError(
+                    f"{self.out} was begun with {name} {was}, not {now}; leave that as it was, or choose another folder"
+                )
+
     def _interrupted(self) -> Decision | None:
         """The last decision, when what was really rolled out is not all on record."""
         found = self.session.resumed if self.session else None
         if found is None or found.decision is None:
             return None
         done = {step for step, data in found.notes if "shadow" in data}
+        self._decided = len(done)
         return None if found.decision.step in done else found.decision
 
     def close(self) -> None:
@@ -143,16 +171,31 @@ class Shadow:
         Raises:
             LogFormatError: the only file there is cannot be read, at the first look.
         """
-        before = self.counts["rows"]
+        before = self._read
         for part in self.log.parts(final=final):
             try:
                 self._part(part)
             except LogFormatError as error:
                 if not self.counts["rows"] and len(self.log.files) == 1:
                     raise
-                if str(error) not in self.problems:
-                    self.problems.append(str(error))
-        return self.counts["rows"] > before
+                self._tell(f"passed over: {error}")
+        for copy, original in self.log.copies.items():
+            self._tell(f"passed over: {copy} is a copy of {original} so far; its rows are not read twice")
+        return self._read > before
+
+    def _tell(self, problem: str) -> None:
+        if problem not in self.problems:
+            self.problems.append(problem)
+
+    def nothing_readable(self) -> LogFormatError | None:
+        """Why no row could be read at all; None when there were some, or only such rows are missing."""
+        if self._read or self.session is not None:
+            return None
+        try:
+            find_inputs(self.log.paths, self.options, Notes())
+        except LogFormatError as error:
+            return error
+        return None
 
     def _part(self, part: Part) -> None:
         source, rows, offset = part.source, 0, part.source.done
@@ -164,25 +207,29 @@ class Shadow:
                 rows += 1
                 if rows <= part.skip:
                     continue
-                self.counts["rows"] += 1
-                if isinstance(item, Drop):
-                    self.counts["dropped"] += 1
-                else:
-                    self._row(item, part.file.mark.label, Position(here, item.place.line - 1, rows - 1))
+                self._read += 1
+                mark, reached = part.file.mark, rows if part.file.whole else offset
+                fresh, mark.counted = reached > mark.counted, max(reached, mark.counted)
+                what = "dropped"
+                if not isinstance(item, Drop):
+                    what = self._row(item, mark.label, Position(here, item.place.line - 1, rows - 1))
+                if fresh:  # not counted by an earlier process that left it waiting
+                    self.counts.update(["rows", what] if what else ["rows"])
         except LogFormatError:
             if rows:
                 part.taken(rows)
             raise
         part.taken(rows)
 
-    def _row(self, row: Row, file: str, position: Position) -> None:
+    def _row(self, row: Row, file: str, position: Position) -> str:
+        """Let a row wait; else what it counts as."""
         try:
-            if self._waiting.is_new(row, self._seen()):
-                self._waiting.add(row, file, position)
-            else:
-                self.counts["late"] += 1
+            if not self._waiting.is_new(row, self._seen()):
+                return "late"
+            self._waiting.add(row, file, position)
         except RowError:
-            self.counts["dropped"] += 1
+            return "dropped"
+        return ""
 
     def _seen(self) -> dict[str, int]:
         """Ids of the groups that are on record."""
@@ -196,23 +243,43 @@ class Shadow:
 
     # ------------------------------------------------------------------ steps
 
-    def settle(self, *, everything: bool = False) -> Iterator[ShadowStep]:
-        """Decide on the steps that are over; with `everything`, on all that wait."""
+    def settle(self, *, everything: bool = False, finished: bool = False) -> Iterator[ShadowStep]:
+        """Decide on the steps that are over; with `everything`, on all that wait, until `stopping` is set.
+
+        A step that is not plausible goes on waiting; when the log is `finished`, it is left out.
+        """
         waiting, left = self._waiting, self._unfinished
         if left is not None and len(self._on_record(left.step)) >= left.asked:
             yield from self._finish_interrupted()
-        steps, now = waiting.steps(), self._now()
+        now, doubtful = self._now(), self._doubtful(finished=finished)
+        steps = [step for step in waiting.steps() if step not in doubtful]
         newest = max([*steps, *([] if now is None else [now])], default=0)
         for step in steps:
+            if self.stopping.is_set():
+                return
             if everything or step < newest:
                 yield from self._step(waiting.take([step]), step)
         size = self.plan.batch_size or CHUNK
         loose = waiting.loose(0 if everything else self.plan.group_size or 1 << 62)
-        while loose and (everything or len(loose) >= size):
+        while loose and (everything or len(loose) >= size) and not self.stopping.is_set():
             chunk: list[Key] = [*loose[: self._room(size)]]
             loose = loose[len(chunk) :]
             now = self._now()
             yield from self._step(waiting.take(chunk), 0 if now is None else now + (self._unfinished is None))
+
+    def _doubtful(self, *, finished: bool) -> set[int]:
+        """Steps that wait for another group or a neighbour, told once; dropped when the log is finished."""
+        now = self._now()
+        found = self._waiting.doubtful(self._decided, now)
+        for step in sorted(found - self._doubted):
+            self._tell(
+                f"step {step:,} is far above all others and has one group: it waits for a second group or a step near "
+                "it, and is left out if none comes"
+            )
+        self._doubted |= found
+        if finished:
+            self.counts["implausible"] += sum(self._waiting.drop(step) for step in found)
+        return found
 
     def _now(self) -> int | None:
         scheduler = self.session.scheduler if self.session else None
@@ -265,6 +332,7 @@ class Shadow:
         counts = {name: self.counts[name] for name in ("rows", "dropped", "late")}
         step = ShadowStep(**msgspec.structs.asdict(found), new_tasks=new, **counts)
         session.note(decision.step, {"shadow": msgspec.to_builtins(step)})
+        self._decided += 1
         self._save()
         return step
 
@@ -280,7 +348,7 @@ class Shadow:
         given = {"batch_size": plan.batch_size or len(results), "group_size": plan.group_size}
         settings = {**{name: value for name, value in given.items() if value is not None}, **plan.settings}
         pool = RecordedPool(self.out, writer.manifest, tuple(taken.tasks), tuple(results))
-        scheduler = make_scheduler(plan.scheduler, config_for(pool, settings, preset="training"))
+        scheduler = make_scheduler(plan.scheduler or "envsched", config_for(pool, settings, preset="training"))
         said = manifest_of(self.out, scheduler)
         facts = {name: getattr(said, name) for name in ("scheduler", "config", "seed", "batch_size", "reward_ranges")}
         writer.update_manifest(**facts, notes=self._context.notes.lines())

@@ -16,6 +16,10 @@ __all__ = ["Key", "Position", "Taken", "Waiting"]
 
 ROLLOUTS_A_CALL = 256
 NO_PLACE = -1
+LEAP = 1000
+"""Steps that a log may leave out without more than one group to show for it."""
+LEAP_SHARE = 10
+"""The same, for each step known."""
 
 Key = int | str
 """A step; in a log without steps, a group id."""
@@ -99,6 +103,25 @@ class Waiting:
     def steps(self) -> list[int]:
         """Steps that wait, lowest first."""
         return sorted(key for key in self._lots if isinstance(key, int))
+
+    def doubtful(self, known: int, newest: int | None) -> set[int]:
+        """Steps far above all others that a single group and no neighbour speaks for: one mistyped number, maybe.
+
+        `known`, `newest`: how many steps are on record, and the last of them.
+        """
+        found, steps = set(), self.steps()
+        for step, after in zip(steps, [*steps[1:], None], strict=False):
+            leap = max(LEAP, LEAP_SHARE * known)
+            far = newest is not None and step - newest > leap
+            if far and (after is None or after - step > leap) and len(self._lots[step].groups.tasks) < 2:
+                found.add(step)
+                continue
+            known, newest = known + 1, max(step, step if newest is None else newest)
+        return found
+
+    def drop(self, key: Key) -> int:
+        """Leave out what waits under a key; how many rollouts that was."""
+        return len(self._lots.pop(key).groups.reward)
 
     def loose(self, size: int = 0) -> list[str]:
         """Groups without a step that have at least `size` rollouts, in log order."""

@@ -44,7 +44,7 @@ class Intake:
     def take(self, event: Event) -> None:
         """Take in one event; kinds that make no rows are only counted."""
         self.kinds[event.kind] += 1
-        if event.step is not None:
+        if event.step is not None and event.kind in ("asked", "observed"):
             self.last_step = max(event.step, self.last_step or 0)
         if isinstance(event.data, Decision):
             self._asked(event.data)

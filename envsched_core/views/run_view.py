@@ -56,7 +56,7 @@ class Health(msgspec.Struct, frozen=True):
     age: float
     """Seconds since the events last grew."""
     last_step: int | None
-    """Newest step that an event names."""
+    """Newest step with a decision or a group."""
 
 
 class RunView:
