@@ -168,6 +168,18 @@ def test_a_finished_run_may_be_made_longer(unbroken, tmp_path, envsched):
 
 
 @needs_numba
+def test_a_finished_run_is_not_made_shorter_and_measures_nothing_twice(unbroken, tmp_path, envsched):
+    run = tmp_path / "run"
+    shutil.copytree(unbroken, run)
+    status, out, err = envsched("train", "--out", run, "--resume", "--steps", 6)
+    assert (status, out) == (2, "")
+    assert "14 steps on record" in err
+    assert envsched("train", "--out", run, "--resume")[0] == 0
+    events = [e.event for e in RunReader(run).events()]
+    assert [e.step for e in events if e.kind == "note" and "metric" in e.data] == [0, 5, 10, 14]
+
+
+@needs_numba
 def test_wrong_use_of_train_is_told(unbroken, imported_run, tmp_path, envsched):
     wrong = [
         (["--out", unbroken], "holds"),

@@ -9,47 +9,16 @@ from pathlib import Path
 import msgspec
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from live_checks import CONFIG, asked_lines, counted, reward, session, step_through
 from scheduler_checks import invented_tasks
 
 from envsched_core.baselines import make_scheduler
-from envsched_core.config import Config, config_from
+from envsched_core.config import Config
 from envsched_core.errors import LockedError, StoreError
 from envsched_core.live import LiveSession
-from envsched_core.live.intake import as_list, group_from, whole
-from envsched_core.records import Cost, GroupResult, Message, Pick, Rollout
+from envsched_core.records import GroupResult, Message, Rollout
 from envsched_core.replay import verify
 from envsched_core.store import RunReader, RunWriter
-
-CONFIG = config_from({"batch_size": 8, "group_size": 4, "refresh_groups": 20, "expire_after": 2})
-
-
-def session(path: Path, name: str = "envsched", **more) -> LiveSession:
-    made = LiveSession.create(path, name, CONFIG, **more)
-    made.register(invented_tasks())
-    return made
-
-
-def reward(pick: Pick) -> list[float]:
-    return [float((int(pick.task[1:]) * 37 % 11) / 10 > (k + 0.5) / 4) for k in range(4)]
-
-
-def step_through(live: LiveSession, steps, *, singly: bool = False) -> None:
-    for step in steps:
-        for _ in range(8 if singly else 1):
-            for pick in live.ask(1 if singly else 8, step=step):
-                live.observe({"pick_id": pick.pick_id, "rewards": reward(pick)})
-
-
-def asked_lines(path: Path) -> list[bytes]:
-    return [msgspec.json.encode(e.event.data) for e in RunReader(path).events() if e.event.kind == "asked"]
-
-
-def counted(live: LiveSession, *names: str) -> list[float]:
-    found = live.metrics()
-    return [found.get(name, 0.0) for name in names]
-
 
 # ---------------------------------------------------------------- the loop
 
@@ -186,34 +155,6 @@ def test_without_tasks_nothing_is_asked(tmp_path):
         assert live.ask(4, step=0) == ()
 
 
-@given(st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.lists(st.integers()))
-def test_whole_numbers_or_none(value):
-    number = whole(value)
-    assert number is None or (number == value and abs(number) < 2**53)
-
-
-JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=3),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["rewards", "env", "x"]), inner),
-    max_leaves=5,
-)
-
-
-@given(st.dictionaries(st.sampled_from(GroupResult.__struct_fields__), JSON))
-def test_any_mapping_becomes_a_valid_group_or_none(item):
-    picks = {"0.0": Pick("0.0", "shop", "t1", 0)}
-    found = group_from(item, picks)
-    if found is not None:
-        assert msgspec.json.decode(msgspec.json.encode(found[0]), type=GroupResult) == found[0]
-        assert all(np.isfinite(found[0].rewards))
-
-
-def test_whole_records_pass_unchanged():
-    group = GroupResult("g", "e", "t", (0.5,), step=3, cost=Cost(tokens=2.0), calls=(("a", "b"),), trained=True)
-    assert group_from(group, {}) == (group, True)
-    assert [as_list(x) for x in (None, "a", group, ("a", "b"), 3)] == [[], ["a"], [group], ["a", "b"], [3]]
-
-
 # ---------------------------------------------------------------- disks
 
 
@@ -221,7 +162,7 @@ def break_disk(
     monkeypatch, kinds=("asked", "observed", "released", "note", "add_scores", "add_rollouts", "save_state")
 ):
     def full(self, *arguments, **more):
-        raise StoreError("no space left")
+        raise StoreError("no space left") from OSError(28, "no space left")
 
     for kind in kinds:
         monkeypatch.setattr(RunWriter, kind, full)
@@ -261,6 +202,40 @@ def test_notes_that_are_no_json_are_left_out(tmp_path):
         live.note(0, {"x": object()})
         live.ask(1, step=0)
         assert counted(live, "sink/lost", "sink/failures") == [1, 0]
+
+
+def test_what_cannot_be_written_blocks_nothing(tmp_path, monkeypatch, caplog):
+    with session(tmp_path / "run", extra=lambda: {"x": object()}) as live:
+        assert not live.save(0)
+        with monkeypatch.context() as broken:
+            break_disk(broken)
+            live.sink.note(0, {"a": "\ud800"})
+            live.sink.released([], object(), 0)  # type: ignore[arg-type]
+            step_through(live, range(2))
+        step_through(live, range(2, 6))
+        live.sink.released([], object(), 0)  # type: ignore[arg-type]
+        assert counted(live, "sink/unwritable", "sink/waiting") == [3, 0]
+    assert verify(tmp_path / "run").decisions == 6
+
+
+def test_what_a_sound_folder_refuses_twice_is_dropped(tmp_path, monkeypatch):
+    monkeypatch.setattr("envsched_core.store.writer.MAX_LINE_BYTES", 200_000)
+    with session(tmp_path / "run") as live:
+        live.note(0, {"long": "x" * 300_000})
+        step_through(live, range(8))
+        assert counted(live, "sink/unwritable", "sink/waiting") == [1, 0]
+    assert verify(tmp_path / "run").decisions == 8
+
+
+def test_a_folder_that_is_removed_is_noticed_once(tmp_path, caplog):
+    run = tmp_path / "run"
+    with session(run, snapshot_every=1) as live:
+        step_through(live, range(2))
+        shutil.rmtree(run)
+        step_through(live, range(2, 6))
+        assert counted(live, "sink/gone", "sink/failures", "picks/observed") == [1, 1, 48]
+    assert not run.exists()
+    assert sum("was removed" in record.message for record in caplog.records) == 1
 
 
 # ---------------------------------------------------------------- resuming
@@ -336,6 +311,15 @@ def test_a_damaged_snapshot_is_passed_over(tmp_path):
     with LiveSession.resume(run) as again:
         assert (again.resumed.snapshot, again.resumed.trainer) == (None, None)
         assert again.scheduler.step == 6
+
+
+def test_a_run_that_is_killed_often_gets_its_snapshots(tmp_path):
+    run = tmp_path / "run"
+    session(run, snapshot_every=5).close()
+    for start in range(0, 9, 3):
+        with LiveSession.resume(run, snapshot_every=5) as live:
+            step_through(live, range(start, start + 3))
+    assert RunReader(run).state_steps() == [5]
 
 
 def test_a_run_that_comes_out_differently_is_not_resumed(tmp_path):

@@ -123,7 +123,9 @@ def train_run(
         session = LiveSession.create(out, plan.scheduler, config, **options, **_facts(plan))
     with session:
         session.register(learner.specs)
-        _Loop(session, learner, plan, keep_rollouts, clock).run(progress)
+        loop = _Loop(session, learner, plan, keep_rollouts, clock)
+        loop.measured = _measured(out)
+        loop.run(progress)
     return _result(out, plan)
 
 
@@ -144,9 +146,24 @@ def _keep_to(out: Path, plan: TrainPlan) -> None:
     if set(names) - {"steps"}:
         told = ", ".join(f"{name} {getattr(recorded, name)}" for name in names if name != "steps")
         raise ConfigError(f"{out} was started with {told}; resume it with the same")
+    if plan.steps < recorded.steps and plan.steps < (done := _steps_asked(out)):
+        raise ConfigError(
+            f"{out} has {done} steps on record, more than {plan.steps}; resume it with --steps {done} or more"
+        )
     if names:
         with RunWriter.resume(out) as writer:
             writer.update_manifest(source={**writer.manifest.source, "plan": msgspec.to_builtins(plan)})
+
+
+def _steps_asked(out: Path) -> int:
+    """How many steps of a run have been asked for."""
+    return len({event.step for event, *_ in RunReader(out).events() if event.kind == "asked"})
+
+
+def _measured(out: Path) -> set[int | None]:
+    """Steps whose held-out score is on record, also from before the snapshot that a resume starts at."""
+    notes = (event for event, *_ in RunReader(out).events() if event.kind == "note")
+    return {event.step for event in notes if event.data.get("metric") == METRIC}
 
 
 class _Loop:
@@ -160,7 +177,8 @@ class _Loop:
         found = session.resumed
         self.asked: dict[int, tuple[Pick, ...]] = found.asked if found else {}
         self.observed = found.observed if found else frozenset()
-        self.measured = {step for step, data in found.notes if data.get("metric") == METRIC} if found else set()
+        self.measured: set[int | None] = set()
+        """Steps whose held-out score is on record."""
         self.first = 0
         if found and found.snapshot is not None and found.trainer is not None:
             learner.load_state_dict(found.trainer)

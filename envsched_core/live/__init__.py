@@ -8,9 +8,10 @@
     session.release([pick.pick_id], "stale")     # a pick that will give no result
 
 Nothing that a trainer may do by accident raises into its loop; it is counted in `metrics` and put right as far
-as it can be: a step that goes back is the current step, a reward that is no number is missing, a result of no
-use is passed over, an unknown pick is evidence all the same (intake.py). A full disk is told once; the run goes
-on deciding, and what it decided meanwhile is written when there is room again (sink.py).
+as it can be: a step that goes back is the current step, a reward that is no number is missing, a task or result
+of no use is passed over, an answer to an unknown or ended pick is evidence all the same, text that no file can
+hold is mended (intake.py). A full disk is told once; the run goes on deciding, and what it decided meanwhile is
+written when there is room again (sink.py).
 
 Resuming gives the same decisions as an unbroken run, byte for byte: the newest snapshot that can be loaded, then
 the events after it (restore.py). No step is asked twice: picks without an answer are given back first, and the

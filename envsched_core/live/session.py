@@ -2,34 +2,70 @@
 
 from __future__ import annotations
 
+import functools
+import logging
 import threading
-from collections import Counter, deque
+from collections import ChainMap, Counter, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 import msgspec
 
 from envsched_core.baselines import make_scheduler
 from envsched_core.config import Config
-from envsched_core.records import Decision, GroupResult, Pick, Rollout, TaskSpec
+from envsched_core.records import Decision, GroupResult, Pick
 from envsched_core.replay.journal import Journal
 from envsched_core.scheduler import EnvSched
 from envsched_core.store import Manifest, RunReader, RunWriter, new_manifest
 
-from .intake import as_list, group_from, whole
+from .intake import (
+    as_list,
+    attempt,
+    group_from,
+    plain,
+    rollout_from,
+    task_from,
+    text_of,
+    whole,
+)
 from .restore import SNAPSHOT_FORMAT, Restored, Resumed, restore
 from .sink import Sink
 
 __all__ = ["LiveSession"]
 
 SNAPSHOTS_KEPT = 2
-ENDED_KEPT = 10_000
-"""Ids of released and expired picks that are remembered, to tell a late answer from an unknown one."""
+PICKS_KEPT = 10_000
+"""Picks that are remembered, to know an answer that comes when they have ended."""
 
 Extra = Callable[[], Mapping[str, Any]]
 """What a trainer wants kept with a snapshot: plain data and arrays."""
+P = ParamSpec("P")
+T = TypeVar("T")
+log = logging.getLogger("envsched")
+
+
+def guarded(
+    otherwise: Callable[[], T],
+) -> Callable[[Callable[Concatenate[LiveSession, P], T]], Callable[Concatenate[LiveSession, P], T]]:
+    """A call for one thread at a time that never raises: what fails is counted and told once."""
+
+    def around(call: Callable[Concatenate[LiveSession, P], T]) -> Callable[Concatenate[LiveSession, P], T]:
+        @functools.wraps(call)
+        def guard(self: LiveSession, /, *arguments: P.args, **named: P.kwargs) -> T:
+            with self._lock:
+                found, error = attempt(lambda: (call(self, *arguments, **named),))
+                if found is not None:
+                    return found[0]
+                self.counts["failed_call"] += 1
+                if self.counts["failed_call"] == 1:
+                    log.warning("a call of %s failed; the run goes on", call.__name__, exc_info=error)
+                return otherwise()
+
+        return guard
+
+    return around
 
 
 class LiveSession:
@@ -61,12 +97,17 @@ class LiveSession:
         self._every = snapshot_every
         self._tasks = restored.tasks if restored else 0
         self._asked_here = restored.asked_here if restored else 0
-        self._snapshot_at = restored.resumed.snapshot if restored else None
+        self._snapshot_at = (restored.resumed.snapshot or 0) if restored else None
         self._interrupted = scheduler.step if restored and scheduler.started else None
         self._back: deque[str] = deque(self._in_order()) if restored else deque()
         self._scored = True
-        self._ended: dict[str, None] = {}
+        self._picks: dict[str, Pick] = {}
+        self._asked_at: dict[str, int] = {}
         self._lock = threading.RLock()
+        for step, picks in self.resumed.asked.items() if self.resumed else ():
+            self._remember(picks, step)
+        for pick_id, pick in self.open_picks().items():
+            self._remember((pick,), scheduler.ledger.open[pick_id].step)
 
     @classmethod
     def create(
@@ -116,83 +157,102 @@ class LiveSession:
     ) -> None:
         self.close()
 
+    @guarded(lambda: None)
     def close(self) -> None:
         """Write what is left and give the run folder free."""
-        with self._lock:
-            self._keep_scores()
-            if self.sink is not None:
-                self.sink.close()
+        self._keep_scores()
+        if self.sink is not None:
+            self.sink.close()
 
     # ------------------------------------------------------------------ the calls
 
-    def register(self, tasks: Iterable[TaskSpec]) -> None:
+    @guarded(lambda: None)
+    def register(self, tasks: Any) -> None:
         """Make tasks known; those known already, as they are, are passed over, so a resumed trainer may repeat it."""
-        with self._lock:
-            catalogue = self.scheduler.catalogue
-            given = [task for task in tasks if isinstance(task, TaskSpec) and task.env and task.task]
-            fresh = [t for t in given if (i := catalogue.index.get(t.key)) is None or catalogue.tasks[i] != t]
-            if fresh:
-                self._journal.register(fresh)
-                self._tasks += len(fresh)
+        catalogue = self.scheduler.catalogue
+        given = [attempt(task_from, task)[0] for task in as_list(tasks, self.counts)]
+        good = [task for task in given if task is not None]
+        self.counts["bad_task"] += len(given) - len(good)
+        fresh = [t for t in good if (i := catalogue.index.get(t.key)) is None or catalogue.tasks[i] != t]
+        if fresh:
+            self._journal.register(fresh)
+            self._tasks += len(fresh)
 
+    @guarded(tuple[Pick, ...])
     def ask(self, n: Any = 1, *, step: Any, policy_version: Any = None) -> tuple[Pick, ...]:
         """Up to `n` tasks to roll out at `step`; after a resume, those without an answer first."""
-        with self._lock:
-            wanted, at = self._count(n), self._step(step)
-            if not self.scheduler.started or at > self.scheduler.step:
-                self._turn(at)
-            back = self._given_back(wanted, at)
-            new = self._still_to_ask(wanted - len(back), at)
-            if new == 0 and (back or wanted):
-                return back
-            version = None if policy_version is None else str(policy_version)
-            decision = self.decision = self._journal.ask(new, at, version, scores=False)
-            self._asked_here += len(decision.picks)
-            self._scored = False
-            self._end(decision.expired)
-            if self._asked_here >= self.scheduler.config.batch_size:
-                self._keep_scores()
-            return back + decision.picks
+        wanted, at = self._count(n), self._step(step)
+        if wanted is None:
+            return ()
+        if not self.scheduler.started or at > self.scheduler.step:
+            self._turn(at)
+        back = self._given_back(wanted, at)
+        new = self._still_to_ask(wanted - len(back), at)
+        if new == 0 and (back or wanted):
+            return back
+        decision = self.decision = self._journal.ask(new, at, text_of(policy_version), scores=False)
+        self._asked_here += len(decision.picks)
+        self._scored = False
+        self._remember(decision.picks, at)
+        if self._asked_here >= self.scheduler.config.batch_size:
+            self._keep_scores()
+        return back + decision.picks
 
-    def observe(self, results: Any, rollouts: Iterable[Rollout] = ()) -> None:
+    @guarded(lambda: None)
+    def observe(self, results: Any, rollouts: Any = ()) -> None:
         """Take in groups (`GroupResult`, or mappings with its fields), asked for or not, with their rollouts if kept.
 
         A mapping needs `rewards` and either `pick_id` or `env`, `task` and `group_id`.
         """
-        with self._lock:
-            picks = self.open_picks()
-            found = [clean for item in as_list(results) if (clean := self._clean(item, picks)) is not None]
-            if found:
-                self._journal.observe(self._with_offsets(found, rollouts), self.scheduler.step)
+        picks = ChainMap(self.open_picks(), self._picks)
+        cleaned = [self._clean(item, picks) for item in as_list(results, self.counts)]
+        found = [result for result in cleaned if result is not None]
+        if found:
+            self._journal.observe(self._with_offsets(found, rollouts), self.scheduler.step)
 
-    def release(self, picks: Any, reason: str) -> None:
+    @guarded(lambda: None)
+    def release(self, picks: Any, reason: Any) -> None:
         """End picks (or their ids) that will give no result; unknown ones are counted."""
-        with self._lock:
-            ids = [str(pick.pick_id if isinstance(pick, Pick) else pick) for pick in as_list(picks)]
-            self._journal.release(ids, str(reason), self.scheduler.step)
-            self._end(ids)
+        given = [text_of(p.pick_id if isinstance(p, Pick) else p) for p in as_list(picks, self.counts)]
+        ids = [pick_id for pick_id in given if pick_id is not None]
+        self.counts["bad_release"] += len(given) - len(ids)
+        self._journal.release(ids, text_of(reason) or "", self.scheduler.step)
 
-    def note(self, step: int | None, data: Mapping[str, Any]) -> None:
+    @guarded(lambda: None)
+    def note(self, step: Any, data: Any) -> None:
         """Put something on record that no decision depends on: a timing, a held-out score, a warning."""
-        if self.sink is not None:
-            with self._lock:
-                self.sink.note(step, data)
+        at = whole(step)
+        if step is not None and at is None:
+            self.counts["bad_step"] += 1
+            at = self.scheduler.step if self.scheduler.started else None
+        if not isinstance(data, Mapping):
+            self.counts["bad_note"] += 1
+        elif self.sink is not None:
+            self.sink.note(at, plain(data))
 
-    def save(self, step: int) -> bool:
+    @guarded(lambda: False)
+    def save(self, step: Any) -> bool:
         """Keep a snapshot of now, named by the step that comes next; False when it was not kept."""
-        with self._lock:
-            if self.sink is None or not self.sink.works:
-                return False
-            state = {
-                "format": SNAPSHOT_FORMAT,
-                "offset": self.sink.position(),
-                "tasks": self._tasks,
-                "asked_here": self._asked_here,
-                "scheduler": self.scheduler.state_dict(),
-                "trainer": self.extra() if self.extra else None,
-            }
-            self._snapshot_at = step
-            return self.sink.save_state(step, state, keep=SNAPSHOTS_KEPT)
+        at = whole(step)
+        if at is None:
+            self.counts["bad_step"] += 1
+            return False
+        if self.sink is None or not self.sink.works:
+            return False
+        self._snapshot_at = at
+        trainer, error = attempt(self.extra) if self.extra else (None, None)
+        if error is not None:  # without the trainer's part, a resume could not go on from this snapshot
+            self.counts["extra_failed"] += 1
+            return False
+        state = {
+            "format": SNAPSHOT_FORMAT,
+            "offset": self.sink.position(),
+            "tasks": self._tasks,
+            "asked_here": self._asked_here,
+            "scheduler": self.scheduler.state_dict(),
+            "trainer": trainer,
+        }
+        return self.sink.save_state(at, state, keep=SNAPSHOTS_KEPT)
 
     def open_picks(self) -> dict[str, Pick]:
         """Picks without an answer, by id, oldest first."""
@@ -208,7 +268,7 @@ class LiveSession:
         with self._lock:
             own: dict[str, float] = {f"session/{name}": float(count) for name, count in self.counts.items()}
             if self.sink is not None:
-                names = ("failures", "waiting", "lost")
+                names = ("failures", "waiting", "lost", "unwritable", "gone")
                 own |= {f"sink/{name}": float(getattr(self.sink, name)) for name in names}
             return {**self.scheduler.metrics(), **own}
 
@@ -218,11 +278,12 @@ class LiveSession:
         picks = self.scheduler.ledger.open
         return sorted(picks, key=lambda pick_id: (picks[pick_id].step, picks[pick_id].position))
 
-    def _count(self, n: Any) -> int:
+    def _count(self, n: Any) -> int | None:
         number = whole(n)
         if number is None or number < 0:
             self.counts["bad_count"] += 1
-        return max(number or 0, 0)
+            return None
+        return number
 
     def _step(self, step: Any) -> int:
         """The step that is meant: never before the current one."""
@@ -237,9 +298,9 @@ class LiveSession:
 
     def _turn(self, step: int) -> None:
         """Between two steps: finish the record of the one before, and keep a snapshot if it is time."""
-        self._keep_scores()
         if self.sink is not None:
             self.sink.retry()
+        self._keep_scores()
         if self._snapshot_at is None:
             self._snapshot_at = step
         elif self._every and step - self._snapshot_at >= self._every:
@@ -266,7 +327,7 @@ class LiveSession:
         return min(n, max(self.scheduler.config.batch_size - self._asked_here, 0))
 
     def _clean(self, item: Any, picks: Mapping[str, Pick]) -> GroupResult | None:
-        found = group_from(item, picks)
+        found, _ = attempt(group_from, item, picks)
         if found is None:
             self.counts["bad_result"] += 1
             return None
@@ -275,17 +336,19 @@ class LiveSession:
         self.counts["partial_result"] += result.missing > 0
         if result.pick_id is None:
             return result
-        if result.pick_id not in picks:
-            seen = result.group_id in self.scheduler.ledger.seen
-            how = "duplicate" if seen else "late" if result.pick_id in self._ended else "unknown_pick"
-            self.counts[f"{how}_result"] += 1
-        elif result.step is None:
-            return msgspec.structs.replace(result, step=self.scheduler.ledger.open[result.pick_id].step)
-        return result
+        ledger = self.scheduler.ledger
+        asked = ledger.open[result.pick_id].step if result.pick_id in ledger.open else None
+        if asked is None:
+            asked = self._asked_at.get(result.pick_id)
+            how = "unknown_pick" if asked is None else "late"
+            self.counts["duplicate_result" if result.group_id in ledger.seen else f"{how}_result"] += 1
+        return msgspec.structs.replace(result, step=asked) if result.step is None else result
 
-    def _with_offsets(self, results: Sequence[GroupResult], rollouts: Iterable[Rollout]) -> list[GroupResult]:
+    def _with_offsets(self, results: Sequence[GroupResult], rollouts: Any) -> list[GroupResult]:
         """The results with the places of their rollouts in the run folder."""
-        kept = list(rollouts)
+        given = [attempt(rollout_from, rollout)[0] for rollout in as_list(rollouts, self.counts)]
+        kept = [rollout for rollout in given if rollout is not None]
+        self.counts["bad_rollout"] += len(given) - len(kept)
         offsets = self.sink.add_rollouts(kept) if self.sink is not None and kept else []
         of: dict[str, list[int]] = {}
         for rollout, offset in zip(kept, offsets, strict=False):  # none when they were not kept
@@ -295,10 +358,12 @@ class LiveSession:
             for result in results
         ]
 
-    def _end(self, pick_ids: Iterable[str]) -> None:
-        self._ended.update(dict.fromkeys(pick_ids))
-        while len(self._ended) > ENDED_KEPT:
-            del self._ended[next(iter(self._ended))]
+    def _remember(self, picks: Iterable[Pick], step: int) -> None:
+        for pick in picks:
+            self._picks[pick.pick_id], self._asked_at[pick.pick_id] = pick, step
+        while len(self._picks) > PICKS_KEPT:
+            oldest = next(iter(self._picks))
+            del self._picks[oldest], self._asked_at[oldest]
 
     def _keep_scores(self) -> None:
         if not self._scored:

@@ -4,6 +4,9 @@ A write that fails (a full disk, a folder that is gone) is told once and counted
 Events are then kept in memory, in order, and written when it can be resumed again, so the record has no gap;
 it is tried at later steps, less and less often. Beyond `MOST_WAITING` events it is given up: what is on disk
 stays a valid run up to there. Scores, rollouts and snapshots of the meantime are left out.
+
+What cannot be written for what it holds, and not for the disk, is dropped and counted, so that it blocks
+nothing else. A folder that was removed is noticed at the next write, and never made again.
 """
 
 from __future__ import annotations
@@ -17,14 +20,18 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from envsched_core.errors import StoreError
+from envsched_core.errors import DamagedError, StoreError
 from envsched_core.graph import DualRelationGraph
 from envsched_core.records import Decision, GroupResult, Rollout, TaskSpec
 from envsched_core.store import RunReader, RunWriter, StepScores
 
+from .intake import attempt
+
 __all__ = ["MOST_WAITING", "Sink"]
 
 MOST_WAITING = 10_000
+CONTENT = (TypeError, ValueError, OverflowError, RecursionError, DamagedError)
+"""What stands behind a `StoreError` about the thing to be written, not about the disk."""
 T = TypeVar("T")
 log = logging.getLogger("envsched")
 
@@ -39,9 +46,16 @@ class Sink:
         """Writes that failed."""
         self.lost = 0
         """Writes that are not on record and never will be."""
+        self.unwritable = 0
+        """Writes dropped for what they held."""
+        self.gone = False
+        """Whether the folder was removed during the run."""
         self._writer: RunWriter | None = writer
+        self._folder = _identity(writer.path)
         self._reader = RunReader(writer.path)
         self._waiting: deque[Callable[[RunWriter], object]] = deque()
+        self._refused: Callable[[RunWriter], object] | None = None
+        """What a folder that could be resumed did not take."""
         self._given_up = False
         self._patience = self._rest = 1
         """Steps between attempts, and until the next."""
@@ -109,25 +123,36 @@ class Sink:
         return self._extra(write, False)
 
     def retry(self) -> None:
-        """At a new step: try again to write what is waiting."""
-        if self._writer is not None or self._given_up:
+        """At a new step: see that the folder is there, and try again to write what is waiting."""
+        if self._ready() is not None or self._given_up:
             return
         self._rest -= 1
         if self._rest > 0:
             return
-        writer = None
-        try:
-            writer = RunWriter.resume(self.path)
-            while self._waiting:
-                self._waiting[0](writer)
-                self._waiting.popleft()
-        except (StoreError, OSError) as error:
-            self._patience = self._rest = 2 * self._patience
+        if _identity(self.path) == self._folder:  # another folder of the same name is another run
+            self._catch_up()
+        else:
+            self._patience = 2 * self._patience
+        self._rest = self._patience
+
+    def _catch_up(self) -> None:
+        writer, error = attempt(RunWriter.resume, self.path)
+        while writer is not None and error is None and self._waiting:
+            first = self._waiting[0]
+            _, error = attempt(first, writer)
+            if error is not None and (_of_content(error) or (first is self._refused and not _of_disk(error))):
+                self._drop(error)
+                error = None
+            elif error is not None:
+                self._refused = first
+                break
+            self._waiting.popleft()
+        if error is not None:
+            self._patience = 2 * self._patience
             self._failed(error, writer)
         else:
             self._writer, self._patience = writer, 1
-            log.warning("%s can be written again; nothing of the record is missing", self.path)
-        self._rest = self._patience
+            log.warning("%s can be written again; what was waiting is on record", self.path)
 
     def close(self) -> None:
         """Give the folder free; what is still waiting is lost."""
@@ -140,13 +165,23 @@ class Sink:
             self._writer.close()
         self._writer, self._given_up = None, True
 
+    def _ready(self) -> RunWriter | None:
+        """The writer while it works and its folder is there."""
+        if self._writer is not None and _identity(self.path) != self._folder:
+            self._failed(StoreError("its folder was removed"), self._writer, told=not self.gone)
+            self.gone = True
+        return self._writer
+
     def _event(self, write: Callable[[RunWriter], object]) -> None:
-        if self._writer is not None:
-            try:
-                write(self._writer)
+        writer = self._ready()
+        if writer is not None:
+            _, error = attempt(write, writer)
+            if error is None:
                 return
-            except (StoreError, OSError) as error:
-                self._failed(error, self._writer)
+            if _of_content(error):
+                self._drop(error)
+                return
+            self._failed(error, writer)
         if self._given_up or len(self._waiting) >= MOST_WAITING:
             self.lost += 1 + len(self._waiting)
             self._waiting.clear()
@@ -155,19 +190,50 @@ class Sink:
         self._waiting.append(write)
 
     def _extra(self, write: Callable[[RunWriter], T], otherwise: T) -> T:
-        if self._writer is not None:
-            try:
-                return write(self._writer)
-            except (StoreError, OSError) as error:
-                self._failed(error, self._writer)
+        writer = self._ready()
+        if writer is not None:
+            found, error = attempt(write, writer)
+            if error is None and found is not None:
+                return found
+            if error is not None and _of_content(error):
+                self._drop(error)
+                return otherwise
+            if error is not None:
+                self._failed(error, writer)
         self.lost += 1
         return otherwise
 
-    def _failed(self, error: Exception, writer: RunWriter | None) -> None:
+    def _drop(self, error: Exception) -> None:
+        self.unwritable += 1
+        if self.unwritable == 1:
+            log.warning("something could not be put on record in %s and is left out (%s)", self.path, error)
+
+    def _failed(self, error: Exception, writer: RunWriter | None, *, told: bool = False) -> None:
         self.failures += 1
-        if self.failures == 1:
+        if self.failures == 1 or told:
             log.warning("%s cannot be written (%s); the run goes on deciding without it", self.path, error)
         if writer is not None:
             with suppress(OSError):
                 writer.close()
         self._writer = None
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    """What tells a run folder from another of the same name; None when there is none."""
+    try:
+        found = path.stat()
+        (path / "run.json").stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+def _of_content(error: Exception) -> bool:
+    """Whether the thing to be written is at fault."""
+    if isinstance(error, StoreError):
+        return isinstance(error.__cause__, CONTENT)
+    return not isinstance(error, OSError)
+
+
+def _of_disk(error: Exception) -> bool:
+    return isinstance(error, OSError) or isinstance(error.__cause__, OSError)
