@@ -22,13 +22,14 @@ ARCHIVE = "toolworld.tar.xz"
 THIN = {"near_misses": 0.5, "sample": 0.25}
 """What is on record beside the picks, to keep the archive small."""
 RECORDED = {
-    "toolworld-envsched": TrainPlan(world="small", scheduler="envsched", settings=THIN),
     "toolworld-uniform": TrainPlan(world="small", scheduler="uniform", settings=THIN),
+    "toolworld-envsched": TrainPlan(world="small", scheduler="envsched", settings=THIN),
 }
+"""In order of making: a dashboard opens the newest."""
 
 
 def record(folder: Path, *, steps: int | None = None) -> list[Path]:
-    """Train both runs into `folder`; only the first keeps its rollouts' messages. Returns their folders."""
+    """Train both runs into `folder`; only EnvSched's keeps its rollouts' messages. Returns their folders."""
     made = []
     for name, plan in RECORDED.items():
         chosen = plan if steps is None else TrainPlan(plan.world, plan.scheduler, steps, settings=THIN)
