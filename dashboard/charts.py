@@ -126,7 +126,7 @@ def _mark_step(figure: go.Figure, step: int | None) -> go.Figure:
 
 def composition(table: pd.DataFrame) -> go.Figure:
     """Picks of each environment, its quota and what uniform draws would take."""
-    figure = _figure(100 + 22 * len(table))
+    figure = _figure(max(100 + 22 * len(table), 170))
     names = [label(env, 32) for env in table["env"]]
     rows = list(range(len(names)))
     figure.add_bar(

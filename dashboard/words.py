@@ -164,7 +164,9 @@ def overview_sentence(
 
 def batch_sentence(*, step: int, picks: int, envs: int, draws: int, bound: int, mixed: int, answered: int) -> str:
     """What a batch is made of, in one sentence."""
-    text = f"Step {step} picked {count(picks)} tasks from {count(envs)} environments"
+    text = (
+        f"Step {step} picked {count(picks)} tasks from {count(envs)} {'environment' if envs == 1 else 'environments'}"
+    )
     if draws:
         text += f", {count(draws)} of them by uniform draws"
     if bound:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
 from simulated_pool import record_pool, simulate
+
+from envsched_core.cli import main
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -30,4 +33,17 @@ def imported_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A small simulated pool in the form of an imported run: 12 environments, 96 tasks, 3 groups of 8 each."""
     run = tmp_path_factory.mktemp("runs") / "pool"
     record_pool(simulate(96, seed=1, draws=3), run, draws=3)
+    return run
+
+
+@pytest.fixture
+def envsched(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str]]:
+    """Runs a command line; returns (exit status, stdout, stderr)."""
+
+    def run(*arguments: object) -> tuple[int, str, str]:
+        with pytest.raises(SystemExit) as end:
+            main([str(argument) for argument in arguments])
+        out, err = capsys.readouterr()
+        return int(end.value.code or 0), out, err
+
     return run

@@ -29,19 +29,6 @@ LOG = "\n".join(
 
 
 @pytest.fixture
-def envsched(capsys):
-    """Runs a command line; returns (exit status, stdout, stderr)."""
-
-    def run(*arguments):
-        with pytest.raises(SystemExit) as end:
-            main([str(argument) for argument in arguments])
-        out, err = capsys.readouterr()
-        return end.value.code or 0, out, err
-
-    return run
-
-
-@pytest.fixture
 def log(tmp_path):
     path = tmp_path / "log.csv"
     path.write_text("env,task_id,reward\n" + LOG + "\n")

@@ -25,19 +25,6 @@ ENVIRONMENT = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1
 PATIENCE = 60.0
 
 
-@pytest.fixture
-def envsched(capsys):
-    """Runs a command line; returns (exit status, stdout, stderr)."""
-
-    def run(*arguments):
-        with pytest.raises(SystemExit) as end:
-            main([str(argument) for argument in arguments])
-        out, err = capsys.readouterr()
-        return end.value.code or 0, out, err
-
-    return run
-
-
 def start(*arguments: Any) -> subprocess.Popen[str]:
     command = [sys.executable, "-m", "envsched_core.cli", *map(str, arguments)]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT)
