@@ -21,6 +21,7 @@ __all__ = [
     "coverage",
     "evidence_split",
     "label",
+    "logit_parts",
     "quota_hits",
     "rivals",
     "steps",
@@ -31,7 +32,16 @@ __all__ = [
 ]
 
 BLUE, VERMILION, GREEN, PURPLE, GREY = "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#8A8F98"
-SOURCE_COLOURS = {"own": BLUE, "within": GREEN, "cross": VERMILION, "environment": PURPLE, "global": GREY}
+AMBER = "#B37A00"
+"""Okabe-Ito's orange, darkened until it passes on white."""
+SOURCE_COLOURS = {
+    "own": BLUE,
+    "within": GREEN,
+    "cross": VERMILION,
+    "environment": PURPLE,
+    "features": AMBER,
+    "global": GREY,
+}
 GAP = "rgba(128, 128, 128, 0.16)"
 """What lies behind cells: a gap must not look like a value."""
 VARIANCE_RANGE = (0.0, 0.25)
@@ -210,6 +220,19 @@ def evidence_split(shares: Mapping[str, float]) -> go.Figure:
                 hovertemplate=f"{name}: %{{x:.1%}}<extra></extra>",
             )  # fmt: skip
     figure.update_xaxes(range=[0, 1], tickformat=".0%", title="share of the predicted mean")
+    return figure
+
+
+def logit_parts(names: Sequence[str], values: Sequence[float]) -> go.Figure:
+    """What makes a task easier (right) or harder (left) before any rollout of its own, by kind of feature."""
+    figure = _figure(90 + 26 * len(names), yaxis={"autorange": "reversed"}, showlegend=False)
+    figure.add_bar(
+        x=list(values), y=list(names), orientation="h",
+        marker={"color": [BLUE if value >= 0 else VERMILION for value in values]},
+        text=[f"{value:+.2f}" for value in values], textposition="outside", cliponaxis=False,
+        hovertemplate="%{y}: %{x:+.3f} logits<extra></extra>",
+    )  # fmt: skip
+    figure.update_xaxes(title="logits: harder < 0 < easier", zeroline=True, range=_room(0.0, *values))
     return figure
 
 

@@ -48,6 +48,7 @@ TERMS: dict[str, str] = {
     "exploitation_variance": "predicted variance",
     "exploitation_usable": "chance of a mixed group",
     "uncertainty": "uncertainty",
+    "cost": "expected cost",
     "coverage_environment": "environment coverage",
     "coverage_pattern": "pattern coverage",
     "coverage_task": "task coverage",
@@ -56,6 +57,13 @@ TERMS: dict[str, str] = {
     "tie_break": "tie-break",
     "turn_environment": "environment's turn",
     "turn_task": "task's turn",
+    "turn": "slot drawn for it",
+    "pool_weight": "difficulty pool's weight",
+    "entry": "uniform order",
+    "skipped": "skipped for flat groups in a row",
+    "distance_from_half": "distance of its drawn rate from 1/2",
+    "partly_solved": "chance of being partly solved",
+    "not_a_candidate": "not among the step's candidates",
 }
 """Term of a score -> words; a term not listed shows its own name."""
 
@@ -64,6 +72,7 @@ SOURCES: dict[str, str] = {
     "within": "alike tasks, same environment",
     "cross": "alike tasks, other environments",
     "environment": "its environment's mean",
+    "features": "what its text, tools and environment predict",
     "global": "mean over everything",
 }
 """Source of evidence -> words, nearest first."""
@@ -177,16 +186,21 @@ def batch_sentence(*, step: int, picks: int, envs: int, draws: int, bound: int, 
 
 
 def worth_sentence(totals: Mapping[str, float]) -> str:
-    """How much of what was gained is exploitation and how much coverage; penalties and the draw beside it."""
-    kinds = {"exploitation": 0.0, "coverage": 0.0, "draw": 0.0, "penalty": 0.0}
+    """How much of what was gained is exploitation and how much coverage; penalties, cost and the draw beside it."""
+    kinds = {"exploitation": 0.0, "coverage": 0.0, "draw": 0.0, "cost": 0.0, "penalty": 0.0}
     for name, value in totals.items():
         kind = "coverage" if name.startswith(("coverage_", "turn_")) else "penalty" if value < 0 else "exploitation"
-        kinds["draw" if name == "draw" else kind] += value
-    whole = kinds["exploitation"] + kinds["coverage"]
+        kinds[name if name in ("draw", "cost") else kind] += value
+    whole = kinds["exploitation"] + max(kinds["coverage"], 0.0)
     if whole <= 0:
         return "No term of the score was positive."
-    text = f"Exploitation {percent(kinds['exploitation'] / whole)}, coverage {percent(kinds['coverage'] / whole)}"
-    for kind, said in (("penalty", "similarity took off"), ("draw", "the draw added")):
+    text = f"Exploitation {percent(kinds['exploitation'] / whole)}"
+    if kinds["coverage"] >= 0:
+        text += f", coverage {percent(kinds['coverage'] / whole)}"
+    else:  # a factor below 1: cells visited more than usual
+        text += f"; coverage took off {percent(-kinds['coverage'] / whole)}"
+    cost = "low cost added" if kinds["cost"] > 0 else "high cost took off"
+    for kind, said in (("penalty", "similarity took off"), ("cost", cost), ("draw", "the draw added")):
         if abs(kinds[kind]) > 0.005 * whole:
             text += f"; {said} {percent(abs(kinds[kind]) / whole)}"
     return text + "."

@@ -26,6 +26,7 @@ class Catalogue:
         self.env_index: dict[str, int] = {}
         self.env: NDArray[np.int64] = np.zeros(0, dtype=np.int64)
         self.hashes: Hashes = np.zeros(0, dtype=np.uint64)
+        self.redescribed = 0  # how often a known task was described differently
 
     def __len__(self) -> int:
         """N."""
@@ -46,6 +47,7 @@ class Catalogue:
         for task in tasks:
             known = self.index.setdefault(task.key, len(self.tasks))
             if known < len(self.tasks):
+                self.redescribed += self.tasks[known] != task
                 self.tasks[known] = task
                 continue
             self.tasks.append(task)

@@ -12,7 +12,7 @@ import hashlib
 import inspect
 import itertools
 from collections.abc import Mapping
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 import msgspec
 from msgspec import Meta
@@ -47,17 +47,21 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """weight of the chance that a group of `group_size` is mixed"""
     weight_uncertainty: NonNegative = 0.1
     """weight of the variance prediction's standard deviation, over 1/4"""
-    weight_environment: NonNegative = 0.3
-    """weight of environment coverage: half of it for an environment never seen, little for one seen often"""
+    weight_environment: NonNegative = 1.0
+    """exponent of environment coverage, ((1 + mean visits) / (1 + its visits)) ^ weight, a factor on the value"""
     weight_pattern: NonNegative = 0.1
-    """weight of interaction-pattern coverage, of the same shape"""
-    weight_task: NonNegative = 0.1
-    """weight of task coverage, of the same shape: favours tasks not rolled out lately"""
+    """exponent of interaction-pattern coverage, of the same shape"""
+    weight_task: NonNegative = 1.0
+    """exponent of task coverage, (1 / (1 + its visits)) ^ weight: favours tasks not rolled out lately"""
     weight_similarity: NonNegative = 0.1
     """weight of the similarity penalty between tasks of one batch"""
+    cost: Literal["", "tokens", "seconds", "turns", "tool_calls"] = ""
+    """the cost that values are counted per, by the factor (usual / expected cost) ^ `weight_cost`; empty = none"""
+    weight_cost: NonNegative = 1.0
+    """exponent of that factor, which stays between 1/10 and 10"""
     coverage_half_life: NonNegative = 20.0
     """steps after which a past visit counts half for coverage; 0 = never ages"""
-    temperature: NonNegative = 0.5
+    temperature: NonNegative = 0.1
     """scale of the Gumbel draw over log scores; 0 = greedy"""
     uniform_share: Share = 0.05
     """share of the batch drawn uniformly from what remains"""
@@ -97,6 +101,8 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """steps after which a rollout counts half: the values trust is learned over; 0 = never ages"""
     kappa_env_grid: Annotated[tuple[Strict, ...], Meta(min_length=1)] = (0.5, 1.0, 2.0, 4.0)
     """weight of the environment's mean, in units of its concentration: the values trust is learned over"""
+    features_share_grid: Annotated[tuple[Share, ...], Meta(min_length=1)] = (0.0, 0.5, 1.0)
+    """part of that weight that goes to what the task's features predict: the values trust is learned over"""
     tau_within_grid: Grid = (0.0, 0.1, 0.3, 1.0)
     """weight of within-environment neighbours: the values trust is learned over"""
     tau_cross_grid: Grid = (0.0, 0.05, 0.2)
@@ -119,6 +125,10 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """most interaction patterns (P)"""
     refresh_groups: Count = 512
     """newly observed groups after which the cross relation is rebuilt from what they showed; 0 = never"""
+    shuffle_within: bool = False
+    """placebo: the tasks of each environment change places in the within relation"""
+    shuffle_cross: bool = False
+    """placebo: cross edges keep their weight and end at other tasks"""
 
     # what is written down
     near_misses: Share = 1.0
@@ -129,7 +139,7 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 PRESETS: dict[str, dict[str, Any]] = {
     "training": {},
-    "replay": {"temperature": 0.0, "uniform_share": 0.0},
+    "replay": {"temperature": 0.0, "uniform_share": 0.0, "weight_environment": 0.5},
 }
 """`training` is for a learning policy; `replay` (no draw, no uniform share) for pool-replay comparisons."""
 
@@ -183,7 +193,9 @@ def knobs() -> list[Knob]:
 
 
 def _range(field: dict[str, Any]) -> str:
-    """The bounds of one field, from its JSON schema."""
+    """The bounds of one field, or the words it may be, from its JSON schema."""
+    if "enum" in field:
+        return " ".join(word or "''" for word in field["enum"])
     inner = field.get("items") or field.get("additionalProperties") or field
     signs = {"minimum": ">= ", "exclusiveMinimum": "> ", "maximum": "<= "}
     bounds = [f"{sign}{inner[key]:g}" for key, sign in signs.items() if isinstance(inner, dict) and key in inner]

@@ -9,29 +9,43 @@ An empty input has no score: the answer is NaN, never 0.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+Indices = NDArray[np.int64]
+
 __all__ = [
     "Interval",
+    "Resampled",
     "Spent",
+    "auc",
     "effective_number",
     "flat_share",
     "gini",
     "informative_share",
     "mean",
     "nested_bootstrap",
+    "over_runs",
     "paired_bootstrap",
     "rate_bootstrap",
     "ratio_bootstrap",
+    "resampled_mean",
+    "resampled_ranks",
+    "resampled_rate",
+    "spearman",
+    "unit_weights",
+    "weighted_auc",
+    "weighted_spearman",
 ]
 
 DRAWS = 2000
 """Bootstrap resamples: enough for the ends of a 95 % interval to two digits."""
 RATE_DRAWS = 500
-"""The same for `rate_bootstrap`, each of whose draws costs a pass over all replays."""
+"""The same where each draw costs a pass over all units of a run."""
+BLOCK = 4_000_000
+"""Most numbers of a resample held at once."""
 
 
 class Interval(NamedTuple):
@@ -56,6 +70,14 @@ class Spent(NamedTuple):
     def rate(self) -> float:
         """`sum(counted) / sum(amounts)`; NaN for nothing."""
         return _ratio(float(np.sum(self.counted)), float(np.sum(self.amounts)))
+
+
+class Resampled(NamedTuple):
+    """A score of one run, and what it comes to when the run's units and seeds are drawn anew."""
+
+    value: float
+    drawn: NDArray[np.float64]
+    """[RATE_DRAWS]; two scores of one run that were drawn with the same weights and seed are paired."""
 
 
 def mean(values: Sequence[float]) -> float:
@@ -192,6 +214,132 @@ def nested_bootstrap(
     sums = [values[worlds, seeds].sum(axis=(1, 2)) for values in (top, below)]
     drawn = np.array([_quotient(a, b) for a, b in zip(*sums, strict=True)])
     return Interval(_quotient(float(top.sum()), float(below.sum())), *_ends(drawn, level))
+
+
+def unit_weights(units: int, *, seed: int) -> NDArray[np.float32]:
+    """Poisson(1) weights [RATE_DRAWS, units]: a bootstrap of units that all scores of a run share (Chamandy 2012)."""
+    return np.random.default_rng(seed).poisson(1.0, size=(RATE_DRAWS, units)).astype(np.float32)
+
+
+def resampled_rate(replays: Sequence[Spent], weights: NDArray[np.float32], *, seed: int) -> Resampled:
+    """Mean rate of the replays [S] of one run, with units weighted by `weights` [D, M] and seeds drawn anew.
+
+    A replay none of whose units was drawn has no rate and counts in no mean.
+    """
+    size, rates = weights.shape[1], np.empty((len(weights), len(replays)))
+    for s, replay in enumerate(replays):
+        top = np.bincount(replay.units, replay.counted, minlength=size)
+        bottom = weights @ np.bincount(replay.units, replay.amounts, minlength=size)
+        rates[:, s] = _divided(weights @ top, bottom)
+    chosen = np.random.default_rng(seed).integers(len(replays), size=rates.shape)
+    return Resampled(mean([replay.rate for replay in replays]), _row_means(np.take_along_axis(rates, chosen, axis=1)))
+
+
+def resampled_mean(values: NDArray[np.float64], units: Indices, weights: NDArray[np.float32]) -> Resampled:
+    """Mean of values [n] that belong to units [n], with the units weighted by `weights` [D, M]."""
+    if not len(values):
+        return Resampled(float("nan"), np.full(len(weights), np.nan))
+    size = weights.shape[1]
+    top, bottom = weights @ np.bincount(units, values, minlength=size), weights @ np.bincount(units, minlength=size)
+    return Resampled(float(np.mean(values)), _divided(top, bottom))
+
+
+def resampled_ranks(
+    score: Callable[[NDArray[np.float64], NDArray[np.float64], NDArray[np.float32]], NDArray[np.float64]],
+    x: NDArray[np.float64],
+    y: NDArray[np.float64],
+    units: Indices,
+    weights: NDArray[np.float32],
+) -> Resampled:
+    """A rank score (`weighted_spearman`, `weighted_auc`) of x, y [n] that belong to units [n], weighted [D, M]."""
+    rows = max(1, BLOCK // max(len(x), 1))
+    parts = [score(x, y, weights[i : i + rows, units]) for i in range(0, len(weights), rows)]
+    return Resampled(float(score(x, y, np.ones((1, len(x)), np.float32))[0]), np.concatenate(parts))
+
+
+def over_runs(
+    ours: Sequence[Resampled], theirs: Sequence[Resampled] | None = None, *, seed: int, level: float = 0.95
+) -> Interval:
+    """Mean over runs [R] of a score, or of its paired difference to `theirs`, and its interval.
+
+    Resampled are runs, then what was resampled within each. With one run the interval is that run's own; with few it
+    says little of other runs, so callers must show R.
+    """
+    pairs = zip(ours, theirs or [Resampled(0.0, np.zeros_like(found.drawn)) for found in ours], strict=True)
+    values, drawn = zip(*((a.value - b.value, a.drawn - b.drawn) for a, b in pairs), strict=True)
+    rng, inside = np.random.default_rng(seed), np.array(drawn)
+    runs, draws = (rng.integers(size, size=(DRAWS, len(values))) for size in inside.shape)
+    return Interval(mean(values), *_ends(_row_means(inside[runs, draws]), level))
+
+
+def spearman(x: Sequence[float] | NDArray[np.float64], y: Sequence[float] | NDArray[np.float64]) -> float:
+    """Spearman's rank correlation of x and y [n], ties at their middle rank; NaN where one of them is constant.
+
+    >>> round(spearman([1, 2, 3, 4], [1, 3, 2, 9]), 6)
+    0.8
+    """
+    a, b = np.asarray(x, dtype=float), np.asarray(y, dtype=float)
+    return float(weighted_spearman(a, b, np.ones((1, len(a)), np.float32))[0])
+
+
+def weighted_spearman(
+    x: NDArray[np.float64], y: NDArray[np.float64], weights: NDArray[np.float32]
+) -> NDArray[np.float64]:
+    """`spearman` of x and y [n] with whole weights [D, n], as if each item stood there so many times: [D]."""
+    if not len(x):
+        return np.full(len(weights), np.nan)
+    a, b = _middle_ranks(x, weights), _middle_ranks(y, weights)
+    total = np.maximum(weights.sum(axis=1, dtype=float), 1.0)
+    a -= ((weights * a).sum(axis=1) / total)[:, None]
+    b -= ((weights * b).sum(axis=1) / total)[:, None]
+    spread = np.sqrt((weights * a * a).sum(axis=1) * (weights * b * b).sum(axis=1))
+    return _divided((weights * a * b).sum(axis=1), spread, least=1e-9)
+
+
+def auc(scores: Sequence[float] | NDArray[np.float64], labels: Sequence[bool] | NDArray[np.bool_]) -> float:
+    """Chance that a labelled item [n] scores above one that is not, ties half (Hanley and McNeil 1982).
+
+    NaN when all labels are the same.
+
+    >>> auc([0.1, 0.4, 0.4, 0.9], [False, False, True, True])
+    0.875
+    """
+    x, y = np.asarray(scores, dtype=float), np.asarray(labels, dtype=float)
+    return float(weighted_auc(x, y, np.ones((1, len(x)), np.float32))[0])
+
+
+def weighted_auc(
+    scores: NDArray[np.float64], labels: NDArray[np.float64], weights: NDArray[np.float32]
+) -> NDArray[np.float64]:
+    """`auc` of scores and labels (0 or 1) [n] with weights [D, n]: [D]."""
+    if not len(scores):
+        return np.full(len(weights), np.nan)
+    labelled = weights * labels
+    inside, whole = labelled.sum(axis=1, dtype=float), weights.sum(axis=1, dtype=float)
+    above = (labelled * _middle_ranks(scores, weights)).sum(axis=1) - inside**2 / 2.0
+    return _divided(above, inside * (whole - inside))
+
+
+def _middle_ranks(x: NDArray[np.float64], weights: NDArray[np.float32]) -> NDArray[np.float64]:
+    """Weight below each item [n] plus half the weight of those that tie with it, itself included: [D, n]."""
+    _, place, starts = np.unique(x, return_inverse=True, return_counts=True)
+    order = np.argsort(place, kind="stable")
+    firsts = np.cumsum(starts) - starts
+    tied = np.add.reduceat(weights[:, order].astype(float), firsts, axis=1)
+    return np.asarray((np.cumsum(tied, axis=1) - tied / 2.0)[:, place])
+
+
+def _row_means(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Mean of the finite values of each row [D, n]; NaN where there is none."""
+    finite = np.isfinite(values)
+    return _divided(np.where(finite, values, 0.0).sum(axis=1), finite.sum(axis=1))
+
+
+def _divided(top: NDArray[Any], bottom: NDArray[Any], least: float = 0.0) -> NDArray[np.float64]:
+    """Top / bottom [D]; NaN where bottom is not above `least`."""
+    out = np.full(len(top), np.nan)
+    np.divide(top, bottom, out=out, where=bottom > least)
+    return out
 
 
 def _quotient(top: float, bottom: float) -> float:

@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
-from .records import Candidate, Decision, Explanation
+import math
 
-__all__ = ["explanation", "verdict"]
+from .records import Candidate, Decision, Explanation, Trust
+
+__all__ = [
+    "PART_WORDS",
+    "SOURCE_WORDS",
+    "TERM_WORDS",
+    "explanation",
+    "features_sentence",
+    "logit_parts",
+    "trust_sentence",
+    "verdict",
+]
 
 TERM_WORDS = {
     "exploitation_variance": "predicted reward variance",
     "exploitation_usable": "the chance of a mixed group",
     "uncertainty": "uncertainty of the prediction",
+    "cost": "what its groups are expected to cost",
     "coverage_environment": "environment coverage",
     "coverage_pattern": "pattern coverage",
     "coverage_task": "task coverage",
@@ -17,7 +29,35 @@ TERM_WORDS = {
     "draw": "the draw",
     "turn_environment": "its environment's turn",
     "turn_task": "its turn in the environment",
+    "turn": "the slot drawn for it",
+    "pool_weight": "the weight of its difficulty pool",
+    "entry": "its place in the uniform order",
+    "skipped": "being skipped for flat groups in a row",
+    "distance_from_half": "the distance of its drawn success rate from 1/2",
+    "partly_solved": "the predicted chance of being partly solved",
+    "not_a_candidate": "not being among the candidates drawn for the step",
 }
+
+SOURCE_WORDS = {
+    "own": "its own history",
+    "within": "tasks like it in its environment",
+    "cross": "tasks like it in other environments",
+    "environment": "its environment",
+    "features": "what its text, tools and environment predict",
+    "global": "all tasks together",
+}
+"""Source of evidence -> words, nearest first."""
+
+PART_WORDS = {
+    "everything": "level of all tasks",
+    "length": "length of text and reference calls",
+    "words": "words of the text",
+    "tools": "tools",
+    "environment": "environment",
+}
+"""Kind of feature (features.py) -> words."""
+LITTLE = 0.05
+"""Logits that move a mean reward by about one hundredth at most."""
 
 
 def verdict(candidate: Candidate, decision: Decision) -> str:
@@ -46,26 +86,57 @@ def explanation(candidate: Candidate, decision: Decision, source: str) -> Explan
     )
 
 
+def logit_parts(candidate: Candidate) -> dict[str, float]:
+    """What each kind of feature adds to the logit of the mean that features predict; empty when not on record."""
+    found = {name: candidate.details.get(f"logit_{name}") for name in PART_WORDS}
+    return {name: float(value) for name, value in found.items() if value is not None}
+
+
+def features_sentence(parts: dict[str, float]) -> str:
+    """What was expected of a task before any rollout of its own, and which features make it easier or harder."""
+    mean = 0.5 + 0.5 * math.tanh(0.5 * sum(parts.values()))  # the logistic function, without overflow
+    told = sorted((name for name in parts if name != "everything"), key=lambda name: -abs(parts[name]))
+    said = [
+        f"{PART_WORDS[name]} {'easier' if parts[name] > 0 else 'harder'} ({parts[name]:+.2f})"
+        for name in told
+        if abs(parts[name]) >= LITTLE
+    ]
+    what = f"Beside the level of all tasks: {', '.join(said)}." if said else "No feature says much."
+    return f"What is known of the task before any rollout predicts a mean reward of {mean:.2f}. {what}"
+
+
+def trust_sentence(trust: Trust) -> str:
+    """How much each source is trusted, and how much better features predicted than the best trust without them."""
+    t = trust
+    text = (
+        f"Trust in use: within {t.tau_within:g}, across {t.tau_cross:g}, environment {t.kappa_env:g} times its "
+        f"concentration, {t.features_share:.0%} of that for what features predict"
+    )
+    if t.loglik_no_features is not None:
+        ahead = t.loglik - t.loglik_no_features
+        text += f" ({ahead:+.1f} nats against the best trust without features)"
+    return f"{text}; half-life {f'{t.half_life:g} steps' if t.half_life else 'none'}."
+
+
 def _number(value: float | str | None) -> str:
     return f"{value:.3g}" if isinstance(value, float | int) else str(value)
 
 
 def _prediction(c: Candidate) -> str:
     source = max(c.shares, key=lambda name: c.shares[name])
-    spoke = {"own": "its own history", "global": "all tasks together", "environment": "its environment"}
-    spoke |= {"within": "tasks like it in its environment", "cross": "tasks like it in other environments"}
     return (
         f"predicted reward variance {_number(c.variance)} of at most 0.25 "
-        f"(mean {_number(c.mean)}, {c.shares[source]:.0%} of it from {spoke[source]})"
+        f"(mean {_number(c.mean)}, {c.shares[source]:.0%} of it from {SOURCE_WORDS.get(source, source)})"
     )
 
 
 def _strongest(c: Candidate) -> str:
-    names = [name for name in c.terms if name != "tie_break"]
+    names = [name for name, value in c.terms.items() if name != "tie_break" and value != 0.0]
     if not names:
         return "no term"
     name = max(names, key=lambda term: c.terms[term])
-    return f"{TERM_WORDS.get(name, name)} gave most ({c.terms[name]:+.3g})"
+    did = "gave most" if c.terms[name] > 0 else "took least"
+    return f"{TERM_WORDS.get(name, name)} {did} ({c.terms[name]:+.3g})"
 
 
 def _selected(c: Candidate, d: Decision) -> str:

@@ -8,11 +8,14 @@ Flood, 2014, "Fast splittable pseudorandom number generators").
 from __future__ import annotations
 
 import hashlib
+import math
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["gumbel", "mix", "name_hash", "unit"]
+from .passes import blocks
+
+__all__ = ["below", "gumbel", "mix", "mix_each", "name_hash", "unit"]
 
 Hashes = NDArray[np.uint64]
 
@@ -29,20 +32,45 @@ def name_hash(name: str) -> int:
 def mix(hashes: Hashes, *keys: int) -> Hashes:
     """Stir integer keys into 64-bit hashes [N]; a new array."""
     out = np.atleast_1d(hashes).copy()
-    for key in keys:
-        out ^= np.uint64(key & 0xFFFFFFFFFFFFFFFF)
-        out += _STEP
-        out = (out ^ (out >> np.uint64(30))) * _FIRST
-        out = (out ^ (out >> np.uint64(27))) * _SECOND
-        out ^= out >> np.uint64(31)
+    plain = [np.uint64(key & 0xFFFFFFFFFFFFFFFF) for key in keys]
+    for part in blocks(len(out)):
+        for key in plain:
+            _stir(out[part], key)
     return out
+
+
+def _stir(hashes: Hashes, key: np.uint64) -> None:
+    hashes ^= key
+    hashes += _STEP
+    hashes ^= hashes >> np.uint64(30)
+    hashes *= _FIRST
+    hashes ^= hashes >> np.uint64(27)
+    hashes *= _SECOND
+    hashes ^= hashes >> np.uint64(31)
+
+
+def mix_each(hashes: Hashes, keys: NDArray[np.int64]) -> Hashes:
+    """Stir one key into each of the hashes, both [N]: element by element what `mix` makes of them."""
+    return mix(hashes ^ keys.astype(np.uint64), 0)
 
 
 def unit(hashes: Hashes) -> NDArray[np.float64]:
     """Uniform numbers in [0, 1) [N], 53 bits each."""
-    return (hashes >> np.uint64(11)).astype(np.float64) * 2.0**-53
+    out = np.empty(len(hashes))
+    for part in blocks(len(out)):
+        np.multiply(hashes[part] >> np.uint64(11), 2.0**-53, out=out[part])
+    return out
+
+
+def below(hashes: Hashes, share: float) -> NDArray[np.bool_]:
+    """Whether `unit` of each hash [N] is below `share`, without the numbers."""
+    return np.asarray(hashes >> np.uint64(11) < np.uint64(math.ceil(share * 2.0**53)))
 
 
 def gumbel(hashes: Hashes) -> NDArray[np.float64]:
     """Standard Gumbel numbers [N]."""
-    return -np.log(-np.log(np.clip(unit(hashes), 2.0**-53, 1.0 - 2.0**-53)))
+    out = np.empty(len(hashes))
+    for part in blocks(len(out)):
+        some = np.clip(unit(hashes[part]), 2.0**-53, 1.0 - 2.0**-53)
+        out[part] = -np.log(-np.log(some))
+    return out

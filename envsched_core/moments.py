@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from .records import GroupResult
+from .records import Cost, GroupResult
 
 __all__ = ["Discount", "Group", "RewardMoments", "is_flat", "population_variance"]
 
@@ -57,6 +57,9 @@ class Group(NamedTuple):
     """Whether its rewards differ (by more than `min_std` and `min_range`)."""
     mapped: tuple[float, ...]
     """Its rewards, mapped to [0, 1]."""
+    rollouts: int
+    """All its rollouts, those without a usable reward too: what its cost is for."""
+    cost: Cost | None
 
 
 class Discount:
@@ -176,7 +179,8 @@ class RewardMoments:
         variance = sum((r - mean) ** 2 for r in mapped) / (size - 1) if size > 1 else 0.0
         if self.two_ended[env] and any(1e-9 < r < 1 - 1e-9 for r in mapped):
             self.two_ended[env] = False
-        return Group(task, step, size, total, mean, variance, not is_flat(result.rewards, *self.flat), mapped)
+        mixed = not is_flat(result.rewards, *self.flat)
+        return Group(task, step, size, total, mean, variance, mixed, mapped, size + result.missing, result.cost)
 
     def _mapped(self, env: int, rewards: Sequence[float]) -> tuple[float, ...]:
         """Rewards on the environment's scale, mapped to [0, 1]. Plain floats: a group is too small for an array."""

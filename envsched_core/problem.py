@@ -1,8 +1,9 @@
 """Problem: everything that the batch of one step depends on, frozen when the step begins.
 
-Coverage counts visits in cells (environments, interaction patterns) with g(n) = n / (n + 1). g saturates: it
-favours what was rarely seen and stops taxing what was seen often, which log1p goes on doing (on replays of
-public logs that cost informative groups once the pool was half used).
+Coverage counts visits in cells (environments, interaction patterns) and multiplies a task's value by the
+cell's rarity, ((1 + mean visits) / (1 + its visits)) ^ weight. As a factor it means the same at every level of
+value: while nearly everything fails, values are small, and a coverage that is added drowns them (in the closed
+loop without a base policy that halved what was gained).
 """
 
 from __future__ import annotations
@@ -15,15 +16,10 @@ from numpy.typing import NDArray
 
 from .keyed import Hashes
 
-__all__ = ["Cells", "Floats", "Indices", "Problem", "rarity"]
+__all__ = ["Cells", "Floats", "Indices", "Problem"]
 
 Floats = NDArray[np.float64]
 Indices = NDArray[np.int64]
-
-
-def rarity(count: Floats) -> Floats:
-    """Gain of one more visit after `count`: g(n + 1) - g(n) = 1 / ((n + 1) (n + 2)) for g(n) = n / (n + 1)."""
-    return 1.0 / ((count + 1.0) * (count + 2.0))
 
 
 class Cells(NamedTuple):
@@ -36,13 +32,16 @@ class Cells(NamedTuple):
     counts: Floats
     """Visits before this step [C], discounted, open picks included."""
     weight: float
-    shape: Literal["rare", "turn"] = "rare"
-    """rare: g(n) = n / (n + 1). turn: g(n) = -n^2 / 2, strictly by turns."""
+    shape: Literal["factor", "turn"] = "factor"
+    """factor: the value is multiplied by the rarity. turn: visits are subtracted, strictly by turns."""
 
-    def marginal(self, picked: Floats) -> Floats:
-        """Gain of one more visit to each cell [C] after `picked` picks [C] of this step."""
+    def effect(self, picked: Floats) -> Floats:
+        """Factor on (or, by turns, addition to) the value of each cell's tasks [C] after `picked` picks [C]."""
         count = self.counts + picked
-        return self.weight * (rarity(count) if self.shape == "rare" else -count)
+        if self.shape == "turn":
+            return -self.weight * count
+        usual = self.counts.sum() / max(len(count), 1)
+        return np.asarray(((1.0 + usual) / (1.0 + count)) ** self.weight)
 
 
 class Problem(NamedTuple):

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from .catalogue import Catalogue
 from .config import Config
+from .features import PARTS, STARTS
 from .keyed import mix, unit
 from .ledger import Ledger
 from .predictor import SHARES, Prediction, Predictor
@@ -156,6 +157,8 @@ class Recorder:
             shares=_rounded(sources / sources.sum(axis=1, keepdims=True)),
             states=self.states()[tasks].tolist(),
             ranks=settled.ranks(tasks).tolist(),
+            costs=self._costs(tasks),
+            logits=self._logits(tasks, kept),
         )
         return tuple(
             self._candidate(settled, int(task), kind, facts, i)
@@ -189,7 +192,7 @@ class Recorder:
             state=EVIDENCE_STATES[facts.states[i]],  # type: ignore[arg-type]  # one of the literals
             groups=int(moments.groups[task]),
             last_step=last if last >= 0 else None,
-            details=self._details(settled, task, pick),
+            details={**self._details(settled, task, pick), **facts.costs[i], **facts.logits[i]},
             evidence=self._evidence(task, EVIDENCE_KEPT[kept], rollouts),
         )
 
@@ -214,6 +217,30 @@ class Recorder:
             out["open_pick"] = self.ledger.by_task.get(task, "")  # it may have ended since
         if outcome == "unavailable":
             out["reason"] = self._reason(task)
+        return out
+
+    def _costs(self, tasks: Indices) -> list[dict[str, float]]:
+        """What a group of each of `tasks` [M] is expected to cost beside the usual; empty where nothing is known."""
+        cost = self.predictor.expected_cost(tasks)
+        if cost is None:
+            return [{}] * len(tasks)
+        usual = _r(cost.usual)
+        return [{"expected_cost": _r(amount), "usual_cost": usual} for amount in cost.group]
+
+    def _logits(self, tasks: Indices, kept: Sequence[str]) -> list[dict[str, float]]:
+        """The logit that features predict for each of `tasks` [M], by kind of feature; picks and near misses only."""
+        regression, point = self.predictor.regression, self.predictor.point
+        out: list[dict[str, float]] = [{} for _ in tasks]
+        told = [i for i, kind in enumerate(kept) if kind != "sample"]
+        if regression is None or point.features_share == 0.0 or not told:
+            return out
+        rows: Any = regression.features.rows(tasks[told])  # at once: a row by itself costs about a millisecond
+        row = np.repeat(np.arange(len(told)), np.diff(rows.indptr))
+        part = np.searchsorted(STARTS, rows.indices, side="right") - 1
+        values = rows.data * regression.mean[point.h][rows.indices]
+        sums: Any = np.bincount(row * len(PARTS) + part, values, minlength=len(told) * len(PARTS))
+        for i, parts in zip(told, _rounded(sums.reshape(len(told), len(PARTS))), strict=True):
+            out[i] = {f"logit_{name}": value for name, value in zip(PARTS, parts, strict=True)}
         return out
 
     def _most_similar(self, batch: Batch, task: int) -> dict[str, float | str]:
@@ -295,6 +322,10 @@ class _Facts(NamedTuple):
     shares: list[list[float]]
     states: list[int]
     ranks: list[int]
+    costs: list[dict[str, float]]
+    """Expected and usual cost; empty without."""
+    logits: list[dict[str, float]]
+    """What each kind of feature adds to the predicted logit; empty without."""
 
 
 class Settled(NamedTuple):

@@ -1,11 +1,11 @@
-"""The batch: exact lazy greedy on value + coverage - similarity penalty, under quotas.
+"""The batch: exact lazy greedy on value x coverage - similarity penalty, under quotas.
 
-    score_i = value_i + sum over cells c of i of w_c [g(n_c + m_c + 1) - g(n_c + m_c)]
-              - w_r sum over j in S of sim(i, j) sqrt(value_i value_j)
+    gain_i = value_i x product over cells c of i of ((1 + mean n) / (1 + n_c + m_c)) ^ w_c
+             - w_r sum over j in S of sim(i, j) sqrt(value_i value_j)
 
-with g(n) = n / (n + 1), n_c the discounted visits of a cell and m_c the picks of this step (problem.py).
-Gains only fall as the batch S grows, so a stale score is an upper bound and lazy greedy picks what the naive
-loop would (a test). With a temperature the score is the gain times exp(T Gumbel): the same order as
+with n_c the discounted visits of a cell and m_c the picks of this step (problem.py); each factor enters the
+record as the signed term that it adds. Gains only fall as the batch S grows, so a stale score is an upper bound
+and lazy greedy picks what the naive loop would (a test). With a temperature the score is the gain times exp(T Gumbel): the same order as
 log gain + T Gumbel, in the gain's own unit, so that the draw is one more signed term. Scores are compared
 after rounding to 1e-9; ties go by a seeded order, itself a term below 1e-10. Everything recorded about a
 decision is taken from here at the moment of picking.
@@ -16,7 +16,7 @@ from __future__ import annotations
 import copy
 import heapq
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -64,7 +64,7 @@ class Batch:
         self.limit, self.floor = p.limit.copy(), p.floor.copy()
         self.used = np.zeros(n_env, dtype=np.int64)
         self.picked = [np.zeros(len(c.counts)) for c in p.cells]
-        self.marginal = [c.marginal(m) for c, m in zip(p.cells, self.picked, strict=True)]
+        self.effect = [c.effect(m) for c, m in zip(p.cells, self.picked, strict=True)]
         self.penalty: dict[int, float] = {}
         self.chosen: dict[int, Chosen] = {}
         self.position = 0
@@ -86,8 +86,11 @@ class Batch:
     def gains(self, *, penalties: bool = True) -> Floats:
         """Gain [N] of adding each task to the batch as it stands, with or without the similarity penalty."""
         out = self.static.copy()
-        for cells, marginal in zip(self.problem.cells, self.marginal, strict=True):
-            out += np.append(marginal, 0.0)[cells.cell]
+        for cells, effect in zip(self.problem.cells, self.effect, strict=True):
+            if cells.shape == "turn":
+                out += np.append(effect, 0.0)[cells.cell]
+            else:
+                out *= np.append(effect, 1.0)[cells.cell]
         if penalties and self.penalty:
             out[list(self.penalty)] -= list(self.penalty.values())
         return out
@@ -101,9 +104,10 @@ class Batch:
         """Signed terms of one task against the batch as it stands; they sum to its score."""
         p = self.problem
         terms = {name: float(values[task]) for name, values in p.terms.items()}
-        for cells, marginal in zip(p.cells, self.marginal, strict=True):
-            if cells.cell[task] >= 0:
-                terms[cells.term] = float(marginal[cells.cell[task]])
+        value = float(self.static[task])
+        for term, covered in self._covered(task, value):
+            terms[term] = covered - value
+            value = covered
         if task in self.penalty:
             terms["similarity_penalty"] = -self.penalty[task]
         if self.factor is not None:
@@ -112,11 +116,18 @@ class Batch:
         terms["tie_break"] = TIE * float(p.tie[task])
         return terms
 
+    def _covered(self, task: int, value: float) -> Iterator[tuple[str, float]]:
+        """Each coverage term of a task, with its value once that term is in."""
+        for cells, effect in zip(self.problem.cells, self.effect, strict=True):
+            cell = cells.cell[task]
+            if cell >= 0:
+                value = value + float(effect[cell]) if cells.shape == "turn" else value * float(effect[cell])
+                yield cells.term, value
+
     def _gain(self, task: int) -> float:
         gain = float(self.static[task])
-        for cells, marginal in zip(self.problem.cells, self.marginal, strict=True):
-            if cells.cell[task] >= 0:
-                gain += float(marginal[cells.cell[task]])
+        for _, gain in self._covered(task, gain):
+            pass
         return gain - self.penalty.get(task, 0.0)
 
     def _key(self, task: int) -> float:
@@ -181,7 +192,7 @@ class Batch:
             cell = cells.cell[task]
             if cell >= 0:
                 self.picked[k][cell] += sign
-                self.marginal[k] = cells.marginal(self.picked[k])
+                self.effect[k] = cells.effect(self.picked[k])
         if p.weight_similarity == 0.0:
             return
         others, similarity = p.similar(task)
@@ -333,7 +344,7 @@ class Batch:
         for name in self.SAVED:
             setattr(self, name, copy.copy(state[name]))
         self.picked = [np.array(m) for m in state["picked"]]
-        self.marginal = [c.marginal(m) for c, m in zip(self.problem.cells, self.picked, strict=True)]
+        self.effect = [c.effect(m) for c, m in zip(self.problem.cells, self.picked, strict=True)]
         self.penalty = {int(task): float(penalty) for task, penalty in state["penalty"]}
         self.blocked = {int(task): (int(position), float(key)) for task, position, key in state["blocked"]}
         self.chosen = {int(fields[0]): Chosen(*fields) for fields in state["chosen"]}
@@ -352,9 +363,9 @@ class Batch:
         self.position = position
 
     def certificate(self) -> float | None:
-        """F(S), or 0 where penalties make it negative, over the sum of the B largest single gains the quotas allow.
+        """Summed gain of the picks (0 where penalties make it negative) over the B largest gains the quotas allow.
 
-        F is submodular and F of nothing is 0, so that sum is an upper bound of the best F.
+        Those are the gains of the empty batch. Gains only fall, so no order of picks can add up to more.
         """
         if self.factor is not None or not self.chosen:
             return None

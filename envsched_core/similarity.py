@@ -31,6 +31,7 @@ __all__ = [
     "call_roles",
     "combine",
     "cross_blocks",
+    "pattern_blocks",
     "pattern_name",
     "role_of",
     "within_blocks",
@@ -38,6 +39,7 @@ __all__ = [
 
 Matrix = sparse.csr_array
 Calls = tuple[str, ...]
+Indices = NDArray[np.int64]
 
 WITHIN_WEIGHTS = {"text": 0.4, "tools": 0.15, "state": 0.1, "verifier": 0.05, "calls": 0.3}
 CROSS_WEIGHTS = {"roles": 0.6, "shape": 0.15, "topology": 0.25}
@@ -60,6 +62,7 @@ ROLES: dict[str, str] = {
     "authenticate": "login logout authenticate auth verify identify signin signout sign authorize confirm password",
     "answer": "answer respond finish final done complete submit_answer escalate handoff human",
 }
+_ROLE = {role: i for i, role in enumerate([*ROLES, "other"])}
 _VERBS = {verb: role for role, verbs in ROLES.items() for verb in verbs.split()}
 _WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 
@@ -132,54 +135,90 @@ def _tool_words(tool: Tool) -> set[str]:
     return {*words_of(tool.name), *words_of(tool.description), *(w for p in tool.parameters for w in words_of(p))}
 
 
-def _tool_rows(tasks: Sequence[TaskSpec]) -> list[dict[Hashable, float]]:
+def _tools_block(tasks: Sequence[TaskSpec]) -> Matrix:
     """Tool names beside the words of their documentation, each kind with half of the row's length."""
-    cache: dict[tuple[Tool, ...], dict[Hashable, float]] = {}
+    sets: dict[tuple[Tool, ...], int] = {}
+    known: dict[int, int] = {}  # a set that tasks share as one object is hashed once
     for task in tasks:
-        if task.tools not in cache:
-            names = {("name", tool.name) for tool in task.tools}
-            words = {("word", word) for tool in task.tools for word in _tool_words(tool)}
-            row: dict[Hashable, float] = dict.fromkeys(names, len(names) ** -0.5) if names else {}
-            row.update(dict.fromkeys(words, len(words) ** -0.5) if words else {})
-            cache[task.tools] = row
-    return [cache[task.tools] for task in tasks]
+        if id(task.tools) not in known:
+            known[id(task.tools)] = sets.setdefault(task.tools, len(sets))
+    rows: list[dict[Hashable, float]] = []
+    for tools in sets:
+        names = {("name", tool.name) for tool in tools}
+        words = {("word", word) for tool in tools for word in _tool_words(tool)}
+        row: dict[Hashable, float] = dict.fromkeys(names, len(names) ** -0.5) if names else {}
+        row.update(dict.fromkeys(words, len(words) ** -0.5) if words else {})
+        rows.append(row)
+    return sparse.csr_array(_counted(rows)[[known[id(task.tools)] for task in tasks]])
 
 
 def within_blocks(tasks: Sequence[TaskSpec]) -> dict[str, Matrix]:
     """Feature blocks of the tasks of one environment, by part."""
     return {
         "text": _text_block([task.text for task in tasks]),
-        "tools": _counted(_tool_rows(tasks)),
+        "tools": _tools_block(tasks),
         "state": _counted([dict.fromkeys(task.state, 1.0) for task in tasks]),
         "verifier": _counted([{task.verifier: 1.0} if task.verifier else {} for task in tasks]),
         "calls": _counted([_ngrams(task.calls or (), 2) for task in tasks]),
     }
 
 
-def cross_blocks(roles: Sequence[Sequence[Calls]], topology: NDArray[np.float64]) -> dict[str, Matrix]:
+def cross_blocks(
+    patterns: Mapping[str, Matrix], pattern: NDArray[np.int64], topology: NDArray[np.float64]
+) -> dict[str, Matrix]:
     """Feature blocks across environments, by part.
 
     Args:
-        roles: role sequences of each task [N]: of its reference path, else of its observed rollouts.
+        patterns: `pattern_blocks` of the distinct execution patterns.
+        pattern: execution pattern of each row [N], as a row of them.
         topology: where its rewards lie [N, D], zero rows where nothing was seen.
     """
-    role_rows: list[Counter[Hashable]] = [sum((_ngrams(r, 3) for r in task), Counter()) for task in roles]
-    return {
-        "roles": _counted(role_rows),
-        "shape": _counted([_shape(task) for task in roles]),
-        "topology": _normalised(sparse.csr_array(topology)),
-    }
+    blocks = {part: sparse.csr_array(block[pattern]) for part, block in patterns.items()}
+    return {**blocks, "topology": _normalised(sparse.csr_array(topology))}
 
 
-def _shape(sequences: Sequence[Calls]) -> dict[Hashable, float]:
-    """Length (octaves, linearly spread over two) and branching (different roles per call) of the call sequences."""
-    sequences = [s for s in sequences if s]
-    if not sequences:
-        return {}
-    octave = float(np.log2(np.mean([len(s) for s in sequences])))
-    low, rest = int(octave), octave - int(octave)
-    branching = float(np.mean([len(set(s)) / len(s) for s in sequences]))
-    return {("length", low): 1.0 - rest, ("length", low + 1): rest, "branching": branching}
+def pattern_blocks(kinds: Sequence[Sequence[Calls]]) -> dict[str, Matrix]:
+    """Feature blocks of execution patterns, by part: counts of 1- to 3-grams of roles, and shape.
+
+    Args:
+        kinds: role sequences: one of a reference path, or one of each observed rollout; blank = nothing is known.
+    """
+    sequences = [s for pattern in kinds for s in pattern if s]
+    owner = np.repeat(np.arange(len(kinds)), [sum(map(bool, pattern)) for pattern in kinds])
+    size = np.array([len(s) for s in sequences], dtype=np.int64)
+    role = np.array([_ROLE[r] for s in sequences for r in s], dtype=np.int64)
+    sequence = np.repeat(np.arange(len(sequences)), size)
+    many, base = len(_ROLE), 0
+    rows, cols = [], []
+    gram = np.zeros(len(role), dtype=np.int64)
+    for longer in range(3):
+        # The n-gram that begins at each call, as a number; it must not reach into the next sequence.
+        gram = gram[: len(role) - longer] * many + role[longer:]
+        whole = sequence[: len(role) - longer] == sequence[longer:]
+        rows.append(owner[sequence[: len(role) - longer][whole]])
+        cols.append(base + gram[whole])
+        base += many ** (longer + 1)
+    at = (np.concatenate(rows).astype(np.int32), np.concatenate(cols).astype(np.int32))
+    counts = sparse.csr_array((np.ones(len(at[0])), at), shape=(len(kinds), base))
+    counts.sum_duplicates()
+    return {"roles": _normalised(counts), "shape": _shapes(len(kinds), owner, size, sequence * many + role)}
+
+
+def _shapes(many: int, owner: Indices, size: Indices, calls: Indices) -> Matrix:
+    """Mean length (octaves, linearly spread over two) and branching (different roles per call) of patterns.
+
+    `owner`, `size`: pattern and length of each sequence; `calls`: a number for each pair of sequence and role.
+    """
+    sequences = np.bincount(owner, minlength=many)
+    known = np.flatnonzero(sequences)
+    octave = np.log2(np.bincount(owner, size, minlength=many)[known] / sequences[known])
+    different = np.bincount(np.unique(calls) // len(_ROLE), minlength=len(size)) / size
+    branching = np.bincount(owner, different, minlength=many)[known] / sequences[known]
+    low = octave.astype(np.int64)
+    values = np.concatenate([1.0 - (octave - low), octave - low, branching])
+    columns = np.concatenate([low + 1, low + 2, np.zeros(len(known), dtype=np.int64)])
+    shape = (many, int(columns.max(initial=0)) + 1)
+    return _normalised(sparse.csr_array((values, (np.tile(known, 3), columns)), shape=shape))
 
 
 def combine(blocks: Mapping[str, Matrix], weights: Mapping[str, float]) -> tuple[Matrix, dict[str, Matrix]]:

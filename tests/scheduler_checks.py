@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from envsched_core.errors import ContractError, UnknownTaskError
-from envsched_core.records import Decision, GroupResult, TaskSpec, Tool
+from envsched_core.records import Cost, Decision, GroupResult, TaskSpec, Tool
 from envsched_core.scheduler import EnvSched
 
 Make = Callable[..., EnvSched]
@@ -40,12 +40,13 @@ def invented_tasks(per_env: int = 12) -> list[TaskSpec]:
 
 
 def outcome(decision: Decision, *, scale: float = 1.0, shift: float = 0.0, size: int = 4) -> list[GroupResult]:
-    """A result for every pick; rewards depend on the task alone."""
+    """A result for every pick; rewards and cost depend on the task alone."""
     results = []
     for pick in decision.picks:
         ability = (int(pick.task[1:]) * 37 % 11) / 10
         rewards = tuple(shift + scale * float(ability > (k + 0.5) / size) for k in range(size))
-        results.append(GroupResult(f"{pick.pick_id}", pick.env, pick.task, rewards, step=decision.step))
+        cost = Cost(tool_calls=float(size * (1 + int(pick.task[1:]) % 5)))
+        results.append(GroupResult(f"{pick.pick_id}", pick.env, pick.task, rewards, step=decision.step, cost=cost))
     return results
 
 

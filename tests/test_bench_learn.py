@@ -12,8 +12,9 @@ import pytest
 pytest.importorskip("numba")
 
 from envsched_core.bench.chart import Point, curves_svg
-from envsched_core.bench.curves import Run, curve_rows, score, score_rows
-from envsched_core.bench.learn import LearnPlan, checked_folder, run_learn, run_one, write_report
+from envsched_core.bench.curves import Run, Runs, curve_rows, score, score_rows
+from envsched_core.bench.learn import LearnPlan, based, checked_folder, run_learn, run_one, run_worlds, write_report
+from envsched_core.bench.overall import overall
 from envsched_core.cli import main
 from envsched_core.errors import ConfigError, StoreError
 from envsched_core.evaluate import nested_bootstrap
@@ -24,7 +25,7 @@ STEPS = (0, 20, 40)
 
 def curve(*values: float, flat: float = 0.5) -> Curve:
     macro = dict(zip(STEPS, values, strict=True))
-    return Curve(macro, {step: value / 2 for step, value in macro.items()}, (0.0, flat, flat, flat), 10, 64, 99.0)
+    return Curve(macro, {step: value / 2 for step, value in macro.items()}, (0.0, flat, flat, flat), 10, 64, 99.0, 4)
 
 
 def invented() -> dict[Run, Curve]:
@@ -57,6 +58,7 @@ def test_scores_of_known_curves():
     assert a.steps_to_95_percent < 30
     assert a.zero_variance_share == pytest.approx(0.225)
     assert a.early_informative_share == pytest.approx(0.8)
+    assert a.early_informative_ratio == pytest.approx((1.0, 1.0, 1.0))
     assert (a.tasks_seen, a.rollouts, a.tool_calls) == (10, 64, 99)
 
 
@@ -97,9 +99,9 @@ def test_the_chart_is_one_harmless_file():
 
 def test_rows_have_a_head_and_one_width():
     curves = invented()
-    for rows in (list(curve_rows(curves)), list(score_rows(score(curves)))):
+    for rows in (list(curve_rows("M", curves)), list(score_rows("M", score(curves)))):
         assert len({len(row) for row in rows}) == 1
-    assert len(list(curve_rows(curves))) == 1 + 12 * len(STEPS)
+    assert len(list(curve_rows("M", curves))) == 1 + 12 * len(STEPS)
 
 
 PLAN = LearnPlan(world="small", world_seeds=(1,), schedulers=("mopps", "oracle-top"), seeds=1, steps=2, batch_size=4)
@@ -113,11 +115,12 @@ def test_runs_are_paired_and_processes_change_nothing(tmp_path):
     starts = {run.scheduler: found.macro[0] for run, found in curves.items()}
     assert len(set(starts.values())) == 1  # the same base policy on the same held-out stream
     assert {found.rollouts for found in curves.values()} == {2 * 4 * 8}
-    again, _ = run_learn(PLAN, workers=2)
-    assert msgspec.json.encode(again) == msgspec.json.encode(report)
+    whole, found = run_worlds(PLAN, ("small",), workers=2)
+    assert msgspec.json.encode(whole.worlds["small"]) == msgspec.json.encode(report)
+    assert whole.overall == {}
     assert any("one world" in note for note in report.notes)
     folder = checked_folder(tmp_path / "out")
-    write_report(report, curves, folder)
+    write_report(whole, found, folder)
     assert sorted(path.name for path in folder.iterdir()) == [
         "curves.csv",
         "curves.svg",
@@ -126,6 +129,62 @@ def test_runs_are_paired_and_processes_change_nothing(tmp_path):
     ]
     with pytest.raises(StoreError, match="not empty"):
         checked_folder(folder)
+
+
+def test_several_worlds_have_a_table_each_and_a_mean(tmp_path):
+    plan = msgspec.structs.replace(PLAN, schedulers=("envsched", "oracle"))
+    report, curves = run_worlds(plan, based(("small",), (0, 10)), workers=1)
+    assert list(report.worlds) == ["small-base0", "small-base10"]
+    assert list(report.overall) == ["uniform", "envsched", "oracle"]
+    gains = [one.schedulers["envsched"].difference_area[0] for one in report.worlds.values()]
+    assert report.overall["envsched"].difference_area[0] == pytest.approx(np.mean(gains))
+    assert report.overall["uniform"].envsched_minus[0] == pytest.approx(np.mean(gains))
+    assert report.overall["envsched"].envsched_minus is None
+    write_report(report, curves, tmp_path)
+    names = {"curves-small-base0.svg", "curves-small-base10.svg", "overall.csv"}
+    assert {path.name for path in tmp_path.iterdir()} == {*names, "schedulers.csv", "curves.csv", "learn.json"}
+    assert set(json.loads((tmp_path / "learn.json").read_text())) == {"worlds", "overall", "notes"}
+    assert based(("M", "E"), ()) == ("M", "E")
+
+
+def test_the_mean_over_worlds_of_known_curves():
+    rows = overall([Runs(invented()), Runs(invented())])
+    assert rows["a"].headroom_captured == pytest.approx((0.5, 0.5, 0.5))
+    assert rows["a"].difference_area == pytest.approx((0.075, 0.075, 0.075))
+    assert rows["a"].envsched_minus is None
+    assert rows["oracle"].tool_calls_ratio == pytest.approx((1.0, 1.0, 1.0))
+
+
+def test_envsched_is_read_off_against_each_peer():
+    curves = {
+        run._replace(scheduler={"a": "envsched", "oracle": "dapo-envsched"}.get(run.scheduler, "uniform")): c
+        for run, c in invented().items()
+    }
+    scores = score(curves)
+    assert scores["uniform"].envsched_minus == pytest.approx((0.075, 0.075, 0.075))
+    assert scores["envsched"].envsched_minus is None
+    assert scores["envsched"].dapo_envsched_minus == pytest.approx((0.075, 0.075, 0.075))
+
+
+def test_groups_of_schedulers_are_expanded():
+    names = msgspec.structs.replace(PLAN, schedulers=("peers",)).checked().schedulers
+    assert names[0] == "uniform"
+    assert {"envsched", "dapo", "oracle"} < set(names)
+    assert len(names) == len(set(names))
+    assert "oracle" not in LearnPlan(world="bfcl", schedulers=("peers",)).checked().schedulers
+    with pytest.raises(ConfigError, match="no oracle"):
+        LearnPlan(world="bfcl", schedulers=("oracle",)).checked()
+
+
+def test_all_generated_rollouts_are_billed():
+    plan = msgspec.structs.replace(PLAN, schedulers=("dapo", "dapo-envsched"), steps=6)
+    report, curves = run_learn(plan, workers=1)
+    assert {found.rollouts for found in curves.values()} == {6 * 4 * 8}
+    assert {tuple(found.macro) for found in curves.values()} == {(0, 5, 6)}
+    updates = {run.scheduler: found.updates for run, found in curves.items()}
+    assert updates["uniform"] == 6 > updates["dapo"] > 0
+    assert report.schedulers["dapo"].dapo_envsched_minus is not None
+    assert any("fills its batch" in note for note in report.notes)
 
 
 def test_other_seeds_are_other_runs():
@@ -139,7 +198,7 @@ def test_wrong_plans_are_told_before_anything_runs(capsys):
     for changes in ({"schedulers": ("magic",)}, {"world_seeds": ()}, {"settings": {"weight_tusk": 1}}, {"world": "Q"}):
         with pytest.raises(ConfigError):
             run_learn(msgspec.structs.replace(PLAN, **changes))
-    for wrong in (["--world-seeds", "one"], ["--world-seeds", "-1"], ["--schedulers", "magic"]):
+    for wrong in (["--world-seeds", "one"], ["--world-seeds", "-1"], ["--schedulers", "magic"], ["--base", "15"]):
         with pytest.raises(SystemExit) as end:
             main(["bench", "learn", *wrong])
         assert end.value.code == 2

@@ -4,17 +4,27 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy import stats
 
 from envsched_core.evaluate import (
     Spent,
+    auc,
     effective_number,
     flat_share,
     gini,
     informative_share,
     mean,
+    over_runs,
     paired_bootstrap,
     rate_bootstrap,
     ratio_bootstrap,
+    resampled_mean,
+    resampled_ranks,
+    resampled_rate,
+    spearman,
+    unit_weights,
+    weighted_auc,
+    weighted_spearman,
 )
 
 counts = st.lists(st.integers(0, 1000), min_size=1, max_size=30)
@@ -119,3 +129,55 @@ def test_replaying_a_log_again_does_not_narrow_what_it_says_of_tasks():
 def test_rates_need_pairs():
     with pytest.raises(ValueError, match="1 replays against 0"):
         rate_bootstrap([replay([1.0])], [], seed=0)
+
+
+ties = st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4), st.integers(0, 3)), min_size=2, max_size=30)
+
+
+@given(ties)
+def test_rank_scores_agree_with_naive_ones_and_weights_are_repeats(rows):
+    x, y, times = (np.array(column, dtype=float) for column in zip(*rows, strict=True))
+    again = np.repeat(np.arange(len(x)), times.astype(int))
+    weights = times.astype(np.float32)[None, :]
+    assert weighted_spearman(x, y, weights)[0] == pytest.approx(spearman(x[again], y[again]), nan_ok=True)
+    assert weighted_auc(x, (y > 2).astype(float), weights)[0] == pytest.approx(auc(x[again], y[again] > 2), nan_ok=True)
+    if len(set(x)) > 1 and len(set(y)) > 1:
+        assert spearman(x, y) == pytest.approx(stats.spearmanr(x, y).statistic)
+    else:
+        assert math.isnan(spearman(x, y))
+    pairs = x[y > 2][:, None] - x[y <= 2][None, :]
+    naive = np.mean((pairs > 0) + 0.5 * (pairs == 0)) if pairs.size else math.nan
+    assert auc(x, y > 2) == pytest.approx(naive, nan_ok=True)
+
+
+def test_nothing_has_no_rank_score():
+    none, weights = np.zeros(0), unit_weights(3, seed=0)
+    assert math.isnan(spearman(none, none))
+    assert math.isnan(auc(none, none > 0))
+    assert math.isnan(resampled_mean(none, np.zeros(0, dtype=int), weights).value)
+
+
+def test_units_are_drawn_the_same_way_for_every_score_of_a_run():
+    weights = unit_weights(40, seed=3)
+    units = list(range(40))
+    good, bad = (Spent(units, [float(i < n) for i in units], [1.0] * 40) for n in (30, 10))
+    ours, theirs = (resampled_rate([one, one], weights, seed=0) for one in (good, bad))
+    assert (ours.value, theirs.value) == (0.75, 0.25)
+    gain = over_runs([ours], [theirs], seed=0)
+    assert gain.mean == 0.5
+    assert 0.3 < gain.low < 0.5 < gain.high < 0.7
+    assert over_runs([ours, theirs], [ours, theirs], seed=0) == (0.0, 0.0, 0.0)
+    whole = resampled_mean(np.array(good.counted), np.array(units), weights)
+    assert whole.drawn == pytest.approx(ours.drawn)
+    ranks = resampled_ranks(weighted_spearman, np.arange(40.0), np.arange(40.0) ** 2, np.array(units), weights)
+    assert ranks.value == pytest.approx(1.0)
+    assert ranks.drawn == pytest.approx(np.ones(len(weights)))
+
+
+def test_an_interval_over_runs_widens_with_what_differs_between_them():
+    weights = unit_weights(50, seed=0)
+    rates = [resampled_rate([Spent(range(50), [rate] * 50, [1.0] * 50)], weights, seed=0) for rate in (0.1, 0.9)]
+    assert over_runs(rates[:1], seed=0) == pytest.approx((0.1, 0.1, 0.1))
+    both = over_runs(rates, seed=0)
+    assert both.mean == pytest.approx(0.5)
+    assert (both.low, both.high) == pytest.approx((0.1, 0.9))

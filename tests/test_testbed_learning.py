@@ -6,6 +6,7 @@ import subprocess
 import sys
 from functools import lru_cache
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -19,8 +20,11 @@ from envsched_core.config import Config
 from envsched_core.errors import ConfigError, ContractError, UnknownTaskError
 from envsched_core.records import Rollout
 from envsched_core.testbed import Learner, World, make_oracle, make_world, train
-from envsched_core.testbed.loop import advantages
-from envsched_core.testbed.policy import FEATURES, Player, initial_weights, new_scratch
+from envsched_core.testbed.draws import compiled
+from envsched_core.testbed.driving import ROUNDS
+from envsched_core.testbed.loop import PROBE, advantages
+from envsched_core.testbed.optimiser import Adam
+from envsched_core.testbed.policy import FEATURES, Player, forget, initial_weights, new_scratch
 from envsched_core.testbed.rollout import episode, new_trace, rollout_key
 
 CONFIG = Config(batch_size=8)
@@ -181,6 +185,108 @@ def test_it_learns_and_runs_repeat():
     first = run()
     assert first == run()
     assert first[1] > first[0] + 0.05
+
+
+class Loaded:
+    """A scheduler whose batches are given."""
+
+    fills_batch = True
+
+    def __init__(self, batches: list[list[str]]) -> None:
+        self.batches, self.asked = batches, []
+
+    def register(self, tasks: list) -> None:
+        pass
+
+    def ask(self, n: int, *, step: int, policy_version: str) -> SimpleNamespace:
+        self.asked.append((n, step, policy_version))
+        keys = self.batches.pop(0)[:n] if self.batches else []
+        return SimpleNamespace(picks=[SimpleNamespace(key=key) for key in keys])
+
+    def observe(self, results: list) -> None:
+        pass
+
+
+def mixed_and_flat() -> tuple[list[str], list[str]]:
+    """Tasks whose first groups are mixed, and tasks that nobody can solve."""
+    one = learner("small-broken")
+    groups = one.rollouts(keys(), 0)
+    mixed = [g.key for g in groups if len(set(g.rewards)) > 1]
+    return mixed, [t.spec.key for t in one.world.tasks[:320] if not t.solvable]
+
+
+def test_a_filled_batch_is_trained_on_once_it_is_full():
+    mixed, flat = mixed_and_flat()
+    one = learner("small-broken")
+    scheduler = Loaded([[mixed[0], *flat[:2]], [*mixed[1:3], flat[2]], [mixed[3], *flat[3:5]]])
+    curve = train(one, scheduler, steps=4, batch_size=3, evaluated=(0, 1, 2, 4))
+    assert scheduler.asked[:3] == [(3, 0, "0"), (3, 0, "0"), (3, 1, "1")]
+    assert (curve.flat[:2], curve.rollouts) == ((2 / 3, 1 / 3), 9 * 8)
+    assert curve.macro[0] == curve.macro[1] != curve.macro[2]  # the first update comes with the second round
+
+    same = learner("small-broken")
+    same.rollouts(mixed[:3], 0)
+    same.update()
+    assert curve.macro[2] == same.evaluate()[0]
+    # all rounds of a step together are one update, and a scheduler with nothing left ends the run
+    assert curve.updates == 2
+    assert list(curve.macro) == [0, 1, 2, 4]
+
+
+def test_a_batch_that_never_fills_ends_after_its_rounds():
+    _, flat = mixed_and_flat()
+    one = learner("small-broken")
+    scheduler = Loaded([flat[k : k + 2] for k in range(0, 40, 2)])
+    before = one.adam.weights.copy()
+    curve = train(one, scheduler, steps=12, batch_size=2, evaluated=(12,))
+    assert [step for _, step, _ in scheduler.asked] == [0] * ROUNDS + [1] * (12 - ROUNDS)
+    assert (curve.updates, curve.rollouts) == (0, 12 * 2 * 8)
+    assert np.array_equal(one.adam.weights, before)
+
+
+def test_what_rollouts_share_changes_nothing():
+    """A group rolled out together is the same as its rollouts one by one, and as under a memory that is always full."""
+    world, weights = world_of("small"), learner().adam.weights
+    tasks = np.arange(0, 320, 16)
+    right, counts = learner().probe(tasks, 6)
+    for forgetful in (False, True):
+        player = Player(world.arrays, weights, np.zeros(0), new_scratch())
+        for b, task in enumerate(tasks.tolist()):
+            for g in range(6):
+                forget(player.scratch)
+                if forgetful:
+                    player.scratch.moments[:] = 1 << 60  # as if all places were taken
+                key = np.uint64(rollout_key(learner()._seed(PROBE), 0, task, g))
+                end = episode(player, task, key, 0.0, new_trace(world.arrays))
+                assert (end.right, end.calls, end.turns) == (right[b, g], *counts[b, g])
+
+
+def test_adam_is_the_published_rule():
+    rng = np.random.default_rng(0)
+    start = rng.normal(size=FEATURES + 1)
+    one = Adam(start)
+    mean, square, weights = np.zeros(FEATURES + 1), np.zeros(FEATURES + 1), start.copy()
+    for step in (1, 2, 3):
+        gradient = rng.normal(size=FEATURES + 1) * (rng.random(FEATURES + 1) < 0.1)
+        gradient[FEATURES] = 0.0
+        one.step(gradient.copy())
+        mean += (1 - 0.9) * (gradient - mean)
+        square += (1 - 0.99) * (gradient * gradient - square)
+        weights += 0.05 * (mean / (1 - 0.9**step)) / (np.sqrt(square / (1 - 0.99**step)) + 1e-8)
+    assert np.array_equal(one.weights, weights)
+
+
+def test_compiling_does_without_a_folder_to_keep_code_in(monkeypatch):
+    def njit(cache: bool = False):
+        def compile_it(function):
+            if cache:
+                raise RuntimeError("cannot cache function: no locator available")
+            return function
+
+        return compile_it
+
+    monkeypatch.setattr("envsched_core.testbed.draws.numba.njit", njit)
+    assert compiled(len) is len
 
 
 def test_oracles_find_mixed_groups():

@@ -6,6 +6,7 @@ import pandas as pd
 import streamlit as st
 
 from envsched_core.errors import EnvSchedError
+from envsched_core.explanation import PART_WORDS, features_sentence, logit_parts, trust_sentence
 from envsched_core.records import Candidate
 
 from .. import charts, loading, parts, words
@@ -124,8 +125,23 @@ def _terms_and_evidence(found: Explained, c: Candidate) -> None:
             [(words.SOURCES.get(name, name), share) for name, share in c.shares.items()], columns=["source", "share"]
         )
         parts.chart(charts.evidence_split(c.shares), shares, key="shares", alt="Share of each source of evidence")
+        _features(c)
         _limits(found, c)
     _evidence(c)
+
+
+def _features(c: Candidate) -> None:
+    """What the task's text, tools and environment say, before any rollout of its own."""
+    told = logit_parts(c)
+    if not told:
+        return
+    st.markdown("**What its features say**")
+    st.caption(features_sentence(told))
+    table = pd.DataFrame([(PART_WORDS[name], value) for name, value in told.items()], columns=["features", "logit"])
+    parts.chart(
+        charts.logit_parts(table["features"].tolist(), table["logit"].tolist()), table, key="features",
+        alt="Logits that each kind of feature adds to the predicted mean reward",
+    )  # fmt: skip
 
 
 def _limits(found: Explained, c: Candidate) -> None:
@@ -142,11 +158,7 @@ def _limits(found: Explained, c: Candidate) -> None:
     if found.runner_up is not None:
         lines.append(f"Best task not picked: {found.runner_up} with score {words.number(found.runner_up_score)}.")
     if found.trust is not None:
-        t = found.trust
-        lines.append(
-            f"Trust in use: within {t.tau_within:g}, across {t.tau_cross:g}, environment's mean {t.kappa_env:g} times "
-            f"its concentration, half-life {f'{t.half_life:g} steps' if t.half_life else 'none'}."
-        )
+        lines.append(trust_sentence(found.trust))
     parts.plain_text("\n".join(lines))
 
 

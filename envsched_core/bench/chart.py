@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import NamedTuple
 
-__all__ = ["Point", "curves_svg"]
+__all__ = ["Point", "curves_svg", "ticks"]
 
 WIDTH, HEIGHT = 860, 480
 LEFT, RIGHT, TOP, BOTTOM = 64, 210, 48, 52
@@ -54,15 +54,16 @@ def curves_svg(curves: Mapping[str, Sequence[Point]], *, title: str, x_label: st
         f'<text x="{LEFT}" y="26" font-size="15" fill="#222222">{escape(title)}</text>',
         *_axes(frame, x_label, y_label),
     ]
-    styles = [(COLOURS[i % len(COLOURS)], DASHES[i % len(DASHES)]) for i in range(len(curves))]
+    styles = [_style(i) for i in range(len(curves))]
+    apart = min(20.0, (HEIGHT - TOP) / max(len(curves), 1))
     drawn = [(name, curve, *style) for (name, curve), style in zip(curves.items(), styles, strict=True)]
     parts += [_band(frame, curve, colour) for _, curve, colour, _ in drawn]
     parts += [_line(frame, curve, colour, dash) for _, curve, colour, dash in drawn]
-    parts += [_key(i, name, colour, dash) for i, (name, _, colour, dash) in enumerate(drawn)]
+    parts += [_key(TOP + 10 + apart * i, name, colour, dash) for i, (name, _, colour, dash) in enumerate(drawn)]
     return "\n".join([*parts, "</svg>", ""])
 
 
-def _ticks(low: float, high: float) -> list[float]:
+def ticks(low: float, high: float) -> list[float]:
     """About six round numbers in an interval."""
     rough = (high - low) / 6
     scale = 10.0 ** (len(f"{int(rough)}") - 1) if rough >= 1 else 1.0
@@ -76,11 +77,11 @@ def _ticks(low: float, high: float) -> list[float]:
 def _axes(frame: _Frame, x_label: str, y_label: str) -> list[str]:
     base, end = HEIGHT - BOTTOM, WIDTH - RIGHT
     parts = []
-    for value in _ticks(frame.bottom, frame.top):
+    for value in ticks(frame.bottom, frame.top):
         y = frame.y(value)
         parts.append(f'<line x1="{LEFT}" x2="{end}" y1="{y}" y2="{y}" stroke="#e4e4e4"/>')
         parts.append(f'<text x="{LEFT - 8}" y="{y + 4}" text-anchor="end" fill="#444444">{value:g}</text>')
-    for value in _ticks(0.0, frame.right):
+    for value in ticks(0.0, frame.right):
         parts.append(f'<text x="{frame.x(value)}" y="{base + 18}" text-anchor="middle" fill="#444444">{value:g}</text>')
     middle = (TOP + base) / 2
     parts.append(f'<line x1="{LEFT}" x2="{end}" y1="{base}" y2="{base}" stroke="#444444"/>')
@@ -102,8 +103,13 @@ def _line(frame: _Frame, curve: Sequence[Point], colour: str, dash: str) -> str:
     return f'<polyline points="{points}" fill="none" stroke="{colour}" stroke-width="2"{dashed}/>'
 
 
-def _key(place: int, name: str, colour: str, dash: str) -> str:
-    x, y = WIDTH - RIGHT + 16, TOP + 10 + 20 * place
+def _style(place: int) -> tuple[str, str]:
+    """Colour and dashes; 64 curves differ in one of them."""
+    return COLOURS[place % len(COLOURS)], DASHES[(place + place // len(COLOURS)) % len(DASHES)]
+
+
+def _key(y: float, name: str, colour: str, dash: str) -> str:
+    x, y = WIDTH - RIGHT + 16, round(y, 1)
     dashed = f' stroke-dasharray="{dash}"' if dash else ""
     line = f'<line x1="{x}" x2="{x + 26}" y1="{y}" y2="{y}" stroke="{colour}" stroke-width="3"{dashed}/>'
     return f'{line}<text x="{x + 34}" y="{y + 4}" fill="#222222">{escape(name)}</text>'

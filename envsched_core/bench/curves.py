@@ -17,10 +17,26 @@ from envsched_core.evaluate import nested_bootstrap
 from envsched_core.testbed import Curve
 
 from .chart import Point, curves_svg
+from .rows import cell
 
-__all__ = ["BASELINE", "REFERENCE", "Run", "Score", "chart", "curve_rows", "score", "score_rows"]
+__all__ = [
+    "BASELINE",
+    "DAPO",
+    "OURS",
+    "OURS_FILLED",
+    "REFERENCE",
+    "Run",
+    "Runs",
+    "Score",
+    "chart",
+    "curve_rows",
+    "early_share",
+    "score",
+    "score_rows",
+]
 
-BASELINE, REFERENCE = "uniform", "oracle"
+BASELINE, REFERENCE, OURS = "uniform", "oracle", "envsched"
+DAPO, OURS_FILLED = "dapo", "dapo-envsched"
 MARK = 40
 """The step at which schedulers are compared besides the area."""
 EARLY = 3
@@ -39,7 +55,10 @@ class Run(NamedTuple):
 
 
 class Score(msgspec.Struct, frozen=True):
-    """How one scheduler did. Success is held-out success, mean over environments where it does not say micro."""
+    """How one scheduler did. Success is held-out success, mean over environments where it does not say micro.
+
+    A step is a step's worth of generated rollouts (testbed/driving.py).
+    """
 
     curve: dict[int, float]
     """Success by step, mean over pairs."""
@@ -56,13 +75,21 @@ class Score(msgspec.Struct, frozen=True):
     zero_variance_share: float
     """Share of groups whose rewards were all equal."""
     early_informative_share: float
-    """Share of groups with mixed rewards in the first three steps."""
+    """Share of groups with mixed rewards in the first three steps: the cold start."""
+    early_informative_ratio: Three | None
+    """The same over uniform's; None where uniform met no mixed group."""
     tasks_seen: float
     rollouts: float
+    """All that were generated, flat groups that were discarded too."""
     tool_calls: float
-    """The cost: tool calls of all rollouts that were trained on."""
+    """The cost: tool calls of all of them."""
+    updates: float
     difference_area: Three
     """The primary figure: paired difference of the area to uniform."""
+    envsched_minus: Three | None
+    """EnvSched's area minus this one's, paired; None without EnvSched, and for itself."""
+    dapo_envsched_minus: Three | None
+    """The same of EnvSched in a loop that discards flat groups: beside `dapo`, what scheduling adds there."""
     at_end: float
     difference_at_end: Three
     steps_to_95_percent: float | None
@@ -74,13 +101,14 @@ class Score(msgspec.Struct, frozen=True):
     """Success by step, mean over tasks."""
 
 
-class _Runs:
+class Runs:
     """The runs of all schedulers as arrays [worlds, seeds]."""
 
     def __init__(self, curves: Mapping[Run, Curve]) -> None:
         self.curves = curves
         self.worlds = list(dict.fromkeys(run.world_seed for run in sorted(curves)))
         self.seeds = list(dict.fromkeys(run.seed for run in sorted(curves)))
+        self.names = list(dict.fromkeys(run.scheduler for run in curves))
         self.steps = list(next(iter(curves.values())).macro)
 
     def of(self, scheduler: str, number: Callable[[Curve], float]) -> Floats:
@@ -88,27 +116,26 @@ class _Runs:
         rows = [[number(self.curves[Run(w, s, scheduler)]) for s in self.seeds] for w in self.worlds]
         return np.array(rows, dtype=float)
 
-    def gain(self, scheduler: str, number: Callable[[Curve], float]) -> Floats:
-        """Paired differences to uniform [W, S]."""
-        return self.of(scheduler, number) - self.of(BASELINE, number)
+    def gain(self, scheduler: str, number: Callable[[Curve], float], over: str = BASELINE) -> Floats:
+        """Paired differences to uniform, or to another [W, S]."""
+        return self.of(scheduler, number) - self.of(over, number)
 
 
 def score(curves: Mapping[Run, Curve]) -> dict[str, Score]:
     """Every scheduler; `curves` holds uniform, and every pair for each."""
-    runs = _Runs(curves)
-    names = dict.fromkeys(run.scheduler for run in curves)
+    runs = Runs(curves)
     uniform = {step: float(runs.of(BASELINE, _macro(step)).mean()) for step in runs.steps}
-    return {name: _score(name, runs, uniform, reference=REFERENCE in names) for name in names}
+    return {name: _score(name, runs, uniform) for name in runs.names}
 
 
-def _score(name: str, runs: _Runs, uniform: Mapping[int, float], *, reference: bool) -> Score:
+def _score(name: str, runs: Runs, uniform: Mapping[int, float]) -> Score:
     success = {step: runs.of(name, _macro(step)) for step in runs.steps}
     curve = {step: float(values.mean()) for step, values in success.items()}
     ends = {step: nested_bootstrap(values, seed=step) for step, values in success.items()}
     last, best = runs.steps[-1], max(uniform.values())
     marked = MARK in success
-    headroom = _headroom(name, runs, Curve.area) if reference else None
-    at_mark = _headroom(name, runs, _macro(MARK)) if reference and marked else None
+    headroom = _headroom(name, runs, Curve.area)
+    at_mark = _headroom(name, runs, _macro(MARK)) if marked else None
     return Score(
         curve=curve,
         at_40=curve.get(MARK),
@@ -117,11 +144,15 @@ def _score(name: str, runs: _Runs, uniform: Mapping[int, float], *, reference: b
         steps_to_uniform_best=_reaches(curve, best),
         headroom_captured=headroom[0] if headroom else None,
         zero_variance_share=float(runs.of(name, lambda c: float(np.mean(c.flat))).mean()),
-        early_informative_share=float(runs.of(name, lambda c: 1.0 - float(np.mean(c.flat[:EARLY]))).mean()),
+        early_informative_share=float(runs.of(name, early_share).mean()),
+        early_informative_ratio=_ratio(runs.of(name, early_share), runs.of(BASELINE, early_share)),
         tasks_seen=float(runs.of(name, lambda c: c.tasks_seen).mean()),
         rollouts=float(runs.of(name, lambda c: c.rollouts).mean()),
         tool_calls=float(runs.of(name, lambda c: c.tool_calls).mean()),
+        updates=float(runs.of(name, lambda c: c.updates).mean()),
         difference_area=_difference(runs.gain(name, Curve.area)),
+        envsched_minus=_lead(OURS, name, runs),
+        dapo_envsched_minus=_lead(OURS_FILLED, name, runs),
         at_end=curve[last],
         difference_at_end=_difference(runs.gain(name, _macro(last))),
         steps_to_95_percent=_reaches(curve, 0.95 * best),
@@ -140,18 +171,33 @@ def _micro(step: int) -> Callable[[Curve], float]:
     return lambda curve: curve.micro[step]
 
 
+def early_share(curve: Curve) -> float:
+    """Share of mixed groups in a run's first three steps."""
+    return 1.0 - float(np.mean(curve.flat[:EARLY]))
+
+
 def _difference(gains: Floats) -> Three:
     found = nested_bootstrap(gains, seed=0)
     return (found.mean, found.low, found.high)
 
 
-def _headroom(name: str, runs: _Runs, number: Callable[[Curve], float]) -> Three | None:
-    """Share of the oracle's gain, and its interval; None when the oracle gains nothing."""
-    whole = runs.gain(REFERENCE, number)
-    if whole.mean() <= 0:
+def _lead(ours: str, name: str, runs: Runs) -> Three | None:
+    """One scheduler's area minus another's; None where the first did not run, and for itself."""
+    there = ours in runs.names and name != ours
+    return _difference(runs.gain(ours, Curve.area, over=name)) if there else None
+
+
+def _ratio(tops: Floats, below: Floats) -> Three | None:
+    """Mean over mean, and its interval; None where the lower one is not above 0."""
+    if below.mean() <= 0:
         return None
-    found = nested_bootstrap(runs.gain(name, number), whole, seed=0)
+    found = nested_bootstrap(tops, below, seed=0)
     return (found.mean, found.low, found.high)
+
+
+def _headroom(name: str, runs: Runs, number: Callable[[Curve], float]) -> Three | None:
+    """Share of the oracle's gain, and its interval; None when there is no oracle or it gains nothing."""
+    return _ratio(runs.gain(name, number), runs.gain(REFERENCE, number)) if REFERENCE in runs.names else None
 
 
 def _reaches(curve: Mapping[int, float], wanted: float) -> float | None:
@@ -173,30 +219,26 @@ def chart(scores: Mapping[str, Score], title: str) -> str:
         name: [Point(step, value, *found.curve_interval[step]) for step, value in found.curve.items()]
         for name, found in scores.items()
     }
-    return curves_svg(curves, title=title, x_label="training step", y_label="held-out success")
+    return curves_svg(curves, title=title, x_label="steps of generated rollouts", y_label="held-out success")
 
 
-def curve_rows(curves: Mapping[Run, Curve]) -> Iterator[list[str]]:
+def curve_rows(world: str, curves: Mapping[Run, Curve]) -> Iterator[list[str]]:
     """Every measurement of every run, with a head."""
-    yield ["world_seed", "seed", "scheduler", "step", "success", "success_micro"]
+    yield ["world", "world_seed", "seed", "scheduler", "step", "success", "success_micro"]
     for run, curve in sorted(curves.items()):
         for step, value in curve.macro.items():
-            yield [
-                str(run.world_seed),
-                str(run.seed),
-                run.scheduler,
-                str(step),
-                f"{value:.6f}",
-                f"{curve.micro[step]:.6f}",
-            ]
+            numbers = (f"{value:.6f}", f"{curve.micro[step]:.6f}")
+            yield [world, str(run.world_seed), str(run.seed), run.scheduler, str(step), *numbers]
 
 
-def score_rows(scores: Mapping[str, Score]) -> Iterator[list[str]]:
+def score_rows(world: str, scores: Mapping[str, Score]) -> Iterator[list[str]]:
     """A row a scheduler, with a head; three numbers of an interval are three columns."""
-    plain = [n for n in Score.__struct_fields__ if not n.startswith(("curve", "difference", "headroom_interval"))]
-    spread = [n for n in Score.__struct_fields__ if n.startswith("difference")]
-    yield ["scheduler", *plain, *(f"{name}{end}" for name in spread for end in ("", "_low", "_high"))]
+    leads = ("envsched_minus", "dapo_envsched_minus")
+    spread = ("difference_area", *leads, "difference_at_40", "difference_at_end", "early_informative_ratio")
+    apart = (*spread, "curve", "curve_micro", "curve_interval", "headroom_interval")
+    plain = [name for name in Score.__struct_fields__ if name not in apart]
+    yield ["world", "scheduler", *plain, *(f"{name}{end}" for name in spread for end in ("", "_low", "_high"))]
     for name, found in scores.items():
         threes = [getattr(found, field) or (None, None, None) for field in spread]
         values = [getattr(found, field) for field in plain] + [value for three in threes for value in three]
-        yield [name, *("" if value is None else f"{value:.6g}" for value in values)]
+        yield [world, name, *map(cell, values)]

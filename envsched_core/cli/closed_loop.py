@@ -14,22 +14,20 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 import msgspec
 import typer
 
-from envsched_core.baselines import NAMES
+from envsched_core.baselines import NAMES, expand
 from envsched_core.errors import ConfigError, EnvSchedError
 
+from .learn_tables import print_worlds
 from .output import ConfigFile, Json, SetOption, bar, number, print_json, say, settings_from, table
 
-if TYPE_CHECKING:  # both import numba
-    from envsched_core.bench.curves import Score
-    from envsched_core.bench.learn import LearnReport
+if TYPE_CHECKING:  # they import numba
+    from envsched_core.bench.learn import WorldsReport
     from envsched_core.bench.training import TrainResult
 
 __all__ = ["add_to", "loaded"]
 
 WORLDS = "M, E, H, F, X0, X1, small or bfcl; variants after a hyphen (M-flaky)."
 World = Annotated[str | None, typer.Option("--world", metavar="W", help=f"{WORLDS} M when not given.")]
-SHOWN = (10, 20, 40, 80, 120)
-"""Steps of a curve that a terminal shows."""
 
 bench = typer.Typer(name="bench", no_args_is_help=True, rich_markup_mode=None, help="Comparisons of schedulers.")
 
@@ -117,13 +115,22 @@ def _print_result(r: TrainResult, out: Path) -> None:
 
 @bench.command("learn")
 def learn(
-    world: World = None,
+    world: Annotated[
+        str | None, typer.Option("--world", metavar="W,W", help=f"One or several: {WORLDS} M when not given.")
+    ] = None,
+    base: Annotated[
+        str,
+        typer.Option(metavar="N,N", help="Base strengths in pre-training steps: 0, 10, 20, 40; each world at each."),
+    ] = "",
     world_seeds: Annotated[str, typer.Option(metavar="N,N", help="Worlds; 0 is for development only.")] = "1,2,3",
     schedulers: Annotated[
-        str | None, typer.Option(metavar="A,B", help="Names with commas; the known peers and both oracles otherwise.")
+        str | None,
+        typer.Option(
+            metavar="A,B", help="`peers`, `all`, or names with commas; some peers and both oracles otherwise."
+        ),
     ] = None,
     seeds: Annotated[int, typer.Option(min=1, help="Runs of each scheduler in each world.")] = 8,
-    steps: Annotated[int, typer.Option(min=1, help="Training steps.")] = 120,
+    steps: Annotated[int, typer.Option(min=1, help="Training steps' worth of generated rollouts.")] = 120,
     batch_size: Annotated[int, typer.Option(min=1, help="Tasks a step.")] = 32,
     group_size: Annotated[int, typer.Option(min=1, help="Rollouts a task.")] = 8,
     workers: Annotated[int | None, typer.Option(min=1, help="Processes; one a core when not given.")] = None,
@@ -134,64 +141,34 @@ def learn(
 ) -> None:
     """Does a policy learn faster on what a scheduler picks? Paired runs of the closed loop, with intervals."""
     module = loaded("envsched_core.bench.learn")
-    folder = module.checked_folder(out) if out else None
     given: dict[str, Any] = {"seeds": seeds, "steps": steps, "batch_size": batch_size, "group_size": group_size}
-    given |= {"world": world, "world_seeds": _numbers(world_seeds), "settings": settings_from(config, set)}
-    given["schedulers"] = tuple(filter(None, schedulers.split(","))) if schedulers else None
-    plan = module.LearnPlan(**{name: value for name, value in given.items() if value is not None})
+    given |= {"world_seeds": _numbers("--world-seeds", world_seeds), "settings": settings_from(config, set)}
+    if schedulers is not None:
+        given["schedulers"] = expand(schedulers)
+    names = tuple(name.strip() for name in (world or "M").split(",") if name.strip())
+    worlds = module.based(names, _numbers("--base", base))
+    folder = module.checked_folder(out) if out else None
     with bar("training") as progress:
         progress(0, 1)
-        report, curves = module.run_learn(plan, workers=workers, progress=progress)
+        found = module.run_worlds(module.LearnPlan(**given), worlds, workers=workers, progress=progress)
+    report = cast("WorldsReport", found[0])
     if folder is not None:
-        module.write_report(report, curves, folder)
+        module.write_report(*found, folder)
     if json:
-        return print_json(report)
-    _print_report(cast("LearnReport", report))
+        return print_json(report if len(report.worlds) > 1 else next(iter(report.worlds.values())))
+    print_worlds(report)
     if folder is not None:
-        say(f"written to {folder}{os.sep}: curves.svg, curves.csv, schedulers.csv, learn.json")
+        say(f"written to {folder}{os.sep}: {', '.join(sorted(path.name for path in folder.iterdir()))}")
 
 
-def _numbers(text: str) -> tuple[int, ...]:
+def _numbers(option: str, text: str) -> tuple[int, ...]:
     try:
         found = tuple(int(part) for part in text.split(",") if part.strip())
     except ValueError:
-        raise ConfigError(f"--world-seeds {text}: write numbers with commas, for instance 1,2,3") from None
+        raise ConfigError(f"{option} {text}: write numbers with commas, for instance 1,2,3") from None
     if any(seed < 0 for seed in found):
-        raise ConfigError(f"--world-seeds {text}: a seed is 0 or more")
+        raise ConfigError(f"{option} {text}: each number is 0 or more")
     return found
-
-
-def _print_report(report: LearnReport) -> None:
-    pairs = f"{len(report.world_seeds)} worlds x {report.seeds} seeds"
-    say(f"ToolWorld {report.world}: {report.steps} steps of {report.batch_size} x {report.group_size}, {pairs}")
-    say()
-    steps = [step for step in next(iter(report.schedulers.values())).curve if step]
-    shown: list[int] = [step for step in steps if step in SHOWN] or steps[-3:]
-    rows = [[name, *_cells(found, shown)] for name, found in report.schedulers.items()]
-    head = ["", *map(str, shown), "at 40 vs uniform", "area", "area vs uniform", "head-room"]
-    table([[*head, "flat", "mixed early", "tasks", "calls"], *rows])
-    say()
-    for note in report.notes:
-        say(f"note: {note}")
-
-
-def _cells(found: Score, shown: list[int]) -> list[str]:
-    headroom = "n/a" if found.headroom_captured is None else f"{found.headroom_captured:.0%}"
-    return [
-        *(number(found.curve[step]) for step in shown),
-        _span(found.difference_at_40),
-        number(found.area),
-        _span(found.difference_area),
-        headroom,
-        f"{found.zero_variance_share:.0%}",
-        f"{found.early_informative_share:.0%}",
-        number(round(found.tasks_seen)),
-        number(round(found.tool_calls)),
-    ]
-
-
-def _span(three: tuple[float, float, float] | None) -> str:
-    return "n/a" if three is None else "{:+.3f} [{:+.3f}, {:+.3f}]".format(*three)
 
 
 def add_to(app: typer.Typer) -> None:

@@ -12,6 +12,7 @@ import typer
 
 from envsched_core.baselines import NAMES
 from envsched_core.config import PRESETS, knobs
+from envsched_core.explanation import PART_WORDS, SOURCE_WORDS, features_sentence, logit_parts, trust_sentence
 from envsched_core.records import Decision, Explanation
 from envsched_core.replay import (
     AuditResult,
@@ -170,8 +171,12 @@ def _print_explanation(e: Explanation) -> None:
     if e.quota is not None:
         say(f"quota of {e.env}: {e.quota.used} of {e.quota.limit} used, shadow price {e.quota.price:.4f}")
     say()
-    shares = ", ".join(f"{share:.0%} {name}" for name, share in c.shares.items() if share > 0)
+    shares = ", ".join(f"{share:.0%} {SOURCE_WORDS.get(name, name)}" for name, share in c.shares.items() if share > 0)
     say(f"evidence ({c.state}, {c.rollouts:.1f} equivalent rollouts): {shares}")
+    if parts := logit_parts(c):
+        say(features_sentence(parts))
+        rows = [[PART_WORDS[name], f"{value:+.3f}"] for name, value in parts.items()]
+        table([["features", "logit"], *rows, ["sum", f"{sum(parts.values()):+.3f}"]])
     if c.evidence:
         rows = [
             [f"{v.env}::{v.task}", v.relation, f"{v.weight:.2f}", f"{v.share:.0%}", f"{v.mean:.2f}", str(v.last_step)]
@@ -179,6 +184,8 @@ def _print_explanation(e: Explanation) -> None:
         ]
         table([["strongest", "relation", "weight", "share", "mean", "last step"], *rows])
     say()
+    if e.trust is not None:
+        say(trust_sentence(e.trust))
     say(f"numbers: {e.source}")
 
 

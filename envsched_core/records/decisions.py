@@ -90,7 +90,7 @@ class Candidate(msgspec.Struct, frozen=True):
     usable: float
     """Chance that a group of `group_size` rollouts is mixed, in [0, 1]."""
     shares: dict[str, float]
-    """Part of the predicted mean from own, within, cross, environment, global; >= 0, sums to 1."""
+    """Part of the predicted mean from own, within, cross, environment, features, global; >= 0, sums to 1."""
     rollouts: float
     """Equivalent rollouts behind the prediction, > 0."""
     state: EvidenceState
@@ -128,6 +128,10 @@ class Trust(msgspec.Struct, frozen=True):
     """The same of the best point that ignores cross-environment edges."""
     groups: int
     """Groups scored so far."""
+    features_share: float = 0.0
+    """Part of the environment's weight that goes to what the task's features predict, in [0, 1]."""
+    loglik_no_features: float | None = None
+    """Predictive log likelihood of the best point that ignores features, in nats."""
 
 
 class QuotaUse(msgspec.Struct, frozen=True):

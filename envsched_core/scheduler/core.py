@@ -25,14 +25,16 @@ from numpy.typing import NDArray
 
 from envsched_core.catalogue import Catalogue
 from envsched_core.config import Config, digest
+from envsched_core.costs import told
 from envsched_core.errors import ContractError, UnknownTaskError
 from envsched_core.explanation import explanation
 from envsched_core.graph import DualRelationGraph, GraphBuilder, Traces
 from envsched_core.keyed import Hashes, gumbel, mix, unit
 from envsched_core.ledger import Ledger
 from envsched_core.moments import Discount, Floats, is_flat
+from envsched_core.placebo import shuffled
 from envsched_core.predictor import Predictor
-from envsched_core.problem import Cells, Problem, rarity
+from envsched_core.problem import Problem
 from envsched_core.recording import Recorder, Settled, StepScores
 from envsched_core.records import Decision, Explanation, GroupResult, TaskSpec
 from envsched_core.selection import Batch
@@ -40,6 +42,7 @@ from envsched_core.selection import Batch
 from .intake import checked_step, sound
 from .protocol import Worth
 from .state import load, save
+from .worth import worth_of
 
 __all__ = ["EnvSched"]
 
@@ -52,6 +55,8 @@ class EnvSched:
     Baselines subclass it and replace `_worth`; everything else (availability, quotas, ledger, records) is
     shared, so that a comparison compares the choice and nothing else.
     """
+
+    fills_batch = False  # True: benches discard flat groups and ask again until the batch is full (baselines)
 
     def __init__(self, config: Config | None = None, *, name: str = "envsched") -> None:
         """`config`: all knobs; the defaults when None."""
@@ -104,7 +109,7 @@ class EnvSched:
         n = len(self.catalogue)
         self.visits = np.concatenate([self.visits, np.zeros(len(fresh))])
         self.traces.grow(n)
-        self.predictor.grow(self.catalogue.env, self.catalogue.env_names)
+        self.predictor.grow(self.catalogue)
         if self.uses_graph and n:
             self._rebuild()
         if self._batch is not None:
@@ -176,6 +181,8 @@ class EnvSched:
         self.counts["groups/observed"] += 1
         self.counts["groups/empty"] += not result.rewards
         self.counts["rollouts/observed"] += len(result.rewards) + result.missing
+        if self.config.cost:
+            self.counts[f"costs/{told(result.cost, self.config.cost)}"] += 1
         if len(result.rewards) > 1:
             flat = is_flat(result.rewards, self.config.min_std, self.config.min_range)
             self.counts["groups/flat" if flat else "groups/mixed"] += 1
@@ -223,8 +230,7 @@ class EnvSched:
         self.step, self.started = step, True
         self._batch, self._settled, self._decisions = None, None, []
         self._expired = tuple(pick_id for pick_id, _ in self.ledger.expire(step))
-        due = self.config.refresh_groups
-        if self.uses_graph and due and self._fresh_traces >= due:
+        if self.uses_graph and self.builder.due(self._fresh_traces, len(self.catalogue)):
             self._rebuild()
 
     def _take_in(self) -> None:
@@ -250,7 +256,7 @@ class EnvSched:
     def _rebuild(self) -> None:
         graph = self.builder.build(self.catalogue.tasks, self.catalogue.env, self.traces)
         self._fresh_traces = 0
-        self.predictor.set_graph(graph)
+        self.predictor.set_graph(shuffled(graph, self.catalogue.env, self.catalogue.hashes, self.config))
 
     def _reopen(self) -> None:
         """Tasks joined in mid-step: the batch goes on over the larger pool, its picks kept."""
@@ -329,24 +335,10 @@ class EnvSched:
         return np.concatenate([r[0] for r in rows]), np.concatenate([r[1] for r in rows])
 
     def _worth(self) -> Worth:
-        """Exploitation (variance, usable chance), uncertainty and coverage; environments and patterns as cells."""
-        c, prediction = self.config, self.predictor.predict()
-        variance = c.weight_variance * 4.0 * prediction.variance
-        usable = c.weight_usable * prediction.usable(c.group_size)
-        uncertainty = c.weight_uncertainty * 4.0 * prediction.sd
-        count = self._visits()
-        terms = {
-            "exploitation_variance": variance,
-            "exploitation_usable": usable,
-            "uncertainty": uncertainty,
-            "coverage_task": c.weight_task * rarity(count),
-        }
-        cells = [self._cells("coverage_environment", self.catalogue.env, c.weight_environment, count)]
-        if self.graph is not None and self.graph.pattern_names:
-            pattern = np.full(len(count), -1, dtype=np.int64)
-            pattern[: len(self.graph.pattern)] = self.graph.pattern
-            cells.append(self._cells("coverage_pattern", pattern, c.weight_pattern, count))
-        return Worth(terms, variance + usable + uncertainty, [cell for cell in cells if cell.weight > 0])
+        p = self.predictor
+        return worth_of(
+            self.config, p.predict(), self.catalogue.env, self.graph, self._visits(), cost=p.expected_cost()
+        )
 
     def _visits(self) -> Floats:
         """Groups rolled out per task [N], discounted to now, open picks of earlier steps included."""
@@ -354,13 +346,6 @@ class EnvSched:
         earlier = [pick.task for pick in self.ledger.open.values() if pick.step < self.step]
         np.add.at(count, np.array(earlier, dtype=np.int64), 1.0)
         return count
-
-    @staticmethod
-    def _cells(term: str, index: NDArray[np.int64], weight: float, visits: Floats) -> Cells:
-        known = index >= 0
-        size = int(index.max(initial=-1)) + 1
-        counts = np.bincount(index[known], visits[known], minlength=size).astype(float)
-        return Cells(term, index, counts, weight)
 
     # ------------------------------------------------------------------ metrics and state
 
@@ -376,6 +361,7 @@ class EnvSched:
             "rewards/clipped": self.predictor.moments.clipped,
             "rewards/ranges_widened": len(self.predictor.moments.widened),
             "trust/kappa_env": trust.kappa_env,
+            "trust/features_share": trust.features_share,
             "trust/tau_within": trust.tau_within,
             "trust/tau_cross": trust.tau_cross,
             "trust/half_life": trust.half_life,

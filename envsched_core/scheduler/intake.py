@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 
 from envsched_core.errors import ContractError
-from envsched_core.records import GroupResult
+from envsched_core.records import Cost, GroupResult
 
 __all__ = ["MOST_STEP", "checked_step", "sound"]
 
@@ -45,7 +46,22 @@ def sound(result: Any) -> GroupResult | None:
         return None
     rewards = _plain(given)
     missing = max(int(result.missing), 0) + len(given) - len(rewards) if isinstance(result.missing, int) else 0
-    return msgspec.structs.replace(result, rewards=rewards, missing=missing, step=step, calls=calls)
+    cost = _plain_cost(result.cost)
+    return msgspec.structs.replace(result, rewards=rewards, missing=missing, step=step, calls=calls, cost=cost)
+
+
+def _plain_cost(cost: Any) -> Cost | None:
+    """The same with plain floats; NaN stands for what is no number, so that it is told from what was left out."""
+    if cost is None:
+        return None
+    amounts = []
+    for name in Cost.__struct_fields__:
+        amount = getattr(cost, name, math.nan)
+        try:
+            amounts.append(None if amount is None else float(amount))
+        except (TypeError, ValueError, OverflowError):
+            amounts.append(math.nan)
+    return Cost(*amounts)
 
 
 def _plain(rewards: Sequence[Any]) -> tuple[float, ...]:

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from envsched_core.config import config_from, digest
 from envsched_core.errors import ContractError
 from envsched_core.graph import DualRelationGraph
+from envsched_core.predictor import GRIDS
 from envsched_core.records import GroupResult
 from envsched_core.selection import Batch
 
@@ -99,7 +100,7 @@ def load(s: EnvSched, state: Mapping[str, Any]) -> None:
 
 def _check_grids(s: EnvSched, saved: Mapping[str, Any]) -> None:
     """All knobs may change over a restart but those that the saved sums are laid out by."""
-    for knob in ("half_lives", "kappa_env_grid", "tau_within_grid", "tau_cross_grid"):
+    for knob in ("half_lives", *GRIDS):
         was, now = tuple(saved[knob]), tuple(getattr(s.config, knob))
         if was != now:
             raise ContractError(f"the state was saved with {knob} = {was}, this scheduler has {now}; set it back")
@@ -108,9 +109,9 @@ def _check_grids(s: EnvSched, saved: Mapping[str, Any]) -> None:
 def _load_graph(s: EnvSched, saved: Mapping[str, Any] | None, same: bool) -> None:
     if saved is None or not s.uses_graph:
         return
-    if same:
-        s.predictor.graph = DualRelationGraph.from_arrays(saved["version"], saved["arrays"], saved["names"])
-    s.builder.version = int(saved["version"])
+    graph = DualRelationGraph.from_arrays(saved["version"], saved["arrays"], saved["names"]) if same else None
+    s.predictor.graph = graph or s.predictor.graph
+    s.builder.resume(int(saved["version"]), graph)
 
 
 def _load_batch(s: EnvSched, saved: Mapping[str, Any] | None, tasks: NDArray[np.int64], same: bool) -> None:

@@ -23,7 +23,8 @@ from envsched_core.records import Cost, GroupResult, Message, Rollout, TaskSpec,
 from .bfcl_calls import carry_out, is_right
 from .bfcl_world import BfclTask, BfclWorld
 from .loop import Update, advantages
-from .policy import FEATURES, Adam, Floats
+from .optimiser import Adam
+from .policy import FEATURES, Floats
 from .tools import Ints
 
 __all__ = ["BfclLearner"]

@@ -13,19 +13,39 @@ from typing import Any, TypeVar, cast
 import numba
 import numpy as np
 
-__all__ = ["compiled", "mixed", "pick", "unit_draw", "weighted"]
+__all__ = ["compiled", "inlined", "mixed", "pick", "unit_draw", "weighted"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")
 
 
 def compiled(function: F) -> F:
-    """Compile with numba on first call; the machine code is kept beside the module.
+    """Compile with numba on first call.
 
     Compiled functions take their arguments by position. numba renews kept code when a function's own file
     changes, not when a callee's file does: after editing one of these modules, touch them all.
     """
-    return cast(F, numba.njit(cache=True)(function))
+    return _kept(function)
+
+
+def inlined(function: F) -> F:
+    """The same for a small function that is called everywhere: its text is put where it is called.
+
+    Otherwise numba compiles it anew for every constant argument.
+    """
+    return _kept(function, inline="always")
+
+
+def _kept(function: F, **options: Any) -> F:
+    """Compiled; the machine code is kept in NUMBA_CACHE_DIR, beside the module, or in the user's cache folder.
+
+    Compiling all takes half a minute, loading what was kept a second. Where numba may write in none of these, as in a
+    read-only installation, it says so with a RuntimeError, and the code is compiled for this process alone.
+    """
+    try:
+        return cast(F, numba.njit(cache=True, **options)(function))
+    except RuntimeError:
+        return cast(F, numba.njit(**options)(function))
 
 
 def pick(rng: np.random.Generator, choices: Sequence[T]) -> T:

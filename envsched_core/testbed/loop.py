@@ -1,4 +1,4 @@
-"""The training loop: a policy that really learns, driven by a scheduler through its contract alone.
+"""The learner: a policy that really learns from what is rolled out.
 
     learner = Learner(world, run_seed=0)
     groups = learner.rollouts(keys, step)     G rollouts of every task, as the scheduler observes them
@@ -14,7 +14,7 @@ scheduler. A saved learner carries on as the unbroken one would.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple, Protocol
 
@@ -23,19 +23,16 @@ import numpy as np
 from envsched_core.errors import ContractError, UnknownTaskError
 from envsched_core.keyed import mix, name_hash
 from envsched_core.records import Cost, GroupResult, Rollout, TaskSpec
-from envsched_core.scheduler import Scheduler
 
 from .messages import transcript
-from .policy import FEATURES, Adam, Floats, Player, initial_weights, new_scratch
+from .optimiser import Adam
+from .policy import FEATURES, Floats, Player, initial_weights, new_scratch
 from .rollout import CALLS_A_TURN, TRACE_COLUMNS, add_gradients, roll_out
-from .tasks import MAX_TURNS
-from .tools import Ints
+from .tools import MAX_TURNS, Ints
 from .world import World, make_base_world
 
-__all__ = ["EVALUATED", "AnyLearner", "Curve", "Learner", "Update", "advantages", "base_weights", "train"]
+__all__ = ["AnyLearner", "Learner", "Update", "advantages", "base_weights"]
 
-EVALUATED = (0, 5, 10, 20, 30, 40, 60, 80, 100, 120)
-"""Steps after which held-out success is measured."""
 BASE_BATCH = 256
 """Tasks of a step of the base policy."""
 HELD_OUT_DRAWS = 2
@@ -121,6 +118,7 @@ class Learner:
         self._scratch = new_scratch()
         self._open: list[Rolled] = []
         self._trained = True
+        self._names: dict[int, list[str]] = {}
 
     @property
     def specs(self) -> list[TaskSpec]:
@@ -233,7 +231,7 @@ class Learner:
         """One group as the scheduler observes it."""
         task = int(rolled.tasks[b])
         spec = self.world.tasks[task].spec
-        names = [tool.name for tool in spec.tools]
+        names = self._tool_names(int(self.world.arrays.env[task]))
         made = rolled.counts[b, :, 0].tolist()
         tools = rolled.traces[b, :, :, 1].tolist()
         return GroupResult(
@@ -246,6 +244,12 @@ class Learner:
             cost=Cost(turns=float(rolled.counts[b, :, 1].sum()), tool_calls=float(sum(made))),
             calls=tuple(tuple(names[t] for t in row[:count]) for row, count in zip(tools, made, strict=True)),
         )
+
+    def _tool_names(self, env: int) -> list[str]:
+        """Kept, since groups ask for them again and again."""
+        if env not in self._names:
+            self._names[env] = [tool.name for tool in self.world.environments[env].tools]
+        return self._names[env]
 
 
 def base_weights(world: World) -> Floats:
@@ -263,57 +267,3 @@ def _base_weights(seed: int, steps: int, local: bool) -> Floats:
         learner.rollouts([keys[i] for i in rng.permutation(len(keys))[:BASE_BATCH]], step)
         learner.update()
     return learner.adam.weights
-
-
-class Curve(NamedTuple):
-    """How one run went."""
-
-    macro: dict[int, float]
-    """Held-out success over environments by step."""
-    micro: dict[int, float]
-    flat: tuple[float, ...]
-    """Share of zero-variance groups at each step."""
-    tasks_seen: int
-    rollouts: int
-    tool_calls: float
-
-    def area(self) -> float:
-        """Mean of the macro curve over steps, by the trapezium rule."""
-        steps, values = np.array(list(self.macro)), np.array(list(self.macro.values()))
-        return float(np.trapezoid(values, steps) / (steps[-1] - steps[0])) if len(steps) > 1 else float(values[0])
-
-
-def train(
-    learner: AnyLearner,
-    scheduler: Scheduler,
-    *,
-    steps: int = 120,
-    batch_size: int = 32,
-    evaluated: Collection[int] = EVALUATED,
-    progress: Callable[[int], None] | None = None,
-) -> Curve:
-    """Train for `steps` steps on what the scheduler asks for; the tasks are registered here.
-
-    `evaluated`: numbers of updates after which held-out success is measured.
-    """
-    scheduler.register(learner.specs)
-    macro, micro = {}, {}
-    flat: list[float] = []
-    seen: set[str] = set()
-    rollouts, tool_calls = 0, 0.0
-    for step in range(steps + 1):
-        if step in evaluated:
-            macro[step], micro[step] = learner.evaluate()
-        if step == steps:
-            break
-        decision = scheduler.ask(batch_size, step=step, policy_version=learner.policy_version)
-        results = learner.rollouts([pick.key for pick in decision.picks], step)
-        scheduler.observe(results)
-        done = learner.update()
-        flat.append(1.0 - done.informative / max(done.groups, 1))
-        seen.update(result.key for result in results)
-        rollouts += sum(len(result.rewards) for result in results)
-        tool_calls += sum(result.cost.tool_calls or 0.0 for result in results if result.cost)
-        if progress:
-            progress(step)
-    return Curve(macro, micro, tuple(flat), len(seen), rollouts, tool_calls)

@@ -8,19 +8,17 @@
 Features are pairs of words (the API's x the user's), result codes and what was already done, shared by all
 environments, plus a few of a single environment where the world allows them. An untrained policy can
 do one thing: it is drawn to words and objects that the instruction names (`initial_weights`).
-
-The optimiser is Adam (lr 0.05, betas 0.9 and 0.99) on a gradient of ascent.
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from . import words as w
-from .draws import compiled
+from .draws import compiled, inlined, mixed
 from .tools import (
     ASSIGNED,
     ATTRIBUTE,
@@ -31,6 +29,7 @@ from .tools import (
     DELETED,
     ENTITY,
     ENTITY_WORD,
+    MAX_TURNS,
     OBJECT,
     OTHER_OBJECT,
     OTHER_WORD,
@@ -41,7 +40,7 @@ from .tools import (
     Ints,
 )
 
-__all__ = ["FEATURES", "Adam", "Arrays", "Player", "Scratch", "initial_weights", "new_scratch"]
+__all__ = ["FEATURES", "NONE", "Arrays", "Floats", "Moment", "Player", "Scratch", "initial_weights", "new_scratch"]
 
 Floats = NDArray[np.float64]
 
@@ -55,6 +54,8 @@ STATIC, DYNAMIC, COLUMNS = 10, 8, 18
 """Feature columns of a tool: those of the turn, and those that change with every call."""
 ARGUMENT_COLUMNS = 3
 MOST_TOOLS, MOST_CANDIDATES = 32, 16
+SLOTS, TRIES = 256, 4
+"""Moments that are remembered of a task, and places looked at for one."""
 
 # kinds of features: of the turn, of the moment, of arguments
 (
@@ -108,23 +109,41 @@ class Arrays(NamedTuple):
     """[N]"""
 
 
+class Moment(NamedTuple):
+    """What a choice of a tool depends on besides task, turn and weights."""
+
+    turn: int
+    code: int
+    """The last result code."""
+    last: int
+    """The tool called last in this turn; -1 at its start."""
+    so_far: int
+    """What this turn's result codes have said so far, a bit each."""
+    called: int
+    """Tools called in this turn, a bit each."""
+
+
 class Scratch(NamedTuple):
-    """Room to work in, so that a rollout allocates little."""
+    """Room to work in, and what rollouts of one task under one policy share (`forget` makes it empty)."""
 
     columns: Ints
-    """Active features of every tool [MOST_TOOLS, COLUMNS]."""
+    """Active features of every tool in each turn [MAX_TURNS, MOST_TOOLS, COLUMNS]."""
+    matched: Ints
+    """Which words of the instruction each tool repeats [MAX_TURNS, MOST_TOOLS]."""
     fixed: Floats
-    """Part of the tools' scores that holds for the turn [MOST_TOOLS]."""
-    chance: Floats
-    """[MOST_TOOLS]"""
+    """Part of the tools' scores that holds for the turn [MAX_TURNS, MOST_TOOLS]."""
+    ready: Ints
+    """1 where a turn's part of the three above is filled in [MAX_TURNS]."""
+    moments: Ints
+    """The moments that were met, as numbers, -1 where there is none [SLOTS]."""
+    chances: Floats
+    """The tools' chances in each of them, and room for one more [SLOTS + 1, MOST_TOOLS]."""
     candidates: Ints
     """[MOST_CANDIDATES]"""
     argument_columns: Ints
     """[MOST_CANDIDATES, ARGUMENT_COLUMNS]"""
     argument_chance: Floats
     """[MOST_CANDIDATES]"""
-    repeated: Ints
-    """0: the tool was not yet called in this turn, 1: it was, 2: it was the last call [MOST_TOOLS]."""
 
 
 class Player(NamedTuple):
@@ -141,15 +160,24 @@ class Player(NamedTuple):
 @compiled
 def new_scratch() -> Scratch:
     """Fresh room to work in."""
-    columns = np.full((MOST_TOOLS, COLUMNS), NONE)
+    columns = np.full((MAX_TURNS, MOST_TOOLS, COLUMNS), NONE)
+    matched = np.zeros((MAX_TURNS, MOST_TOOLS), dtype=np.int64)
+    fixed, ready = np.zeros((MAX_TURNS, MOST_TOOLS)), np.zeros(MAX_TURNS, dtype=np.int64)
+    moments, chances = np.full(SLOTS, -1), np.zeros((SLOTS + 1, MOST_TOOLS))
     candidates = np.zeros(MOST_CANDIDATES, dtype=np.int64)
     argument_columns = np.full((MOST_CANDIDATES, ARGUMENT_COLUMNS), NONE)
-    repeated = np.zeros(MOST_TOOLS, dtype=np.int64)
-    fixed, chance, argument_chance = np.zeros(MOST_TOOLS), np.zeros(MOST_TOOLS), np.zeros(MOST_CANDIDATES)
-    return Scratch(columns, fixed, chance, candidates, argument_columns, argument_chance, repeated)
+    argument_chance = np.zeros(MOST_CANDIDATES)
+    return Scratch(columns, matched, fixed, ready, moments, chances, candidates, argument_columns, argument_chance)
 
 
 @compiled
+def forget(scratch: Scratch) -> None:
+    """Forget what rollouts share: due before those of another task, or under other weights."""
+    scratch.ready[:] = 0
+    scratch.moments[:] = -1
+
+
+@inlined
 def feature(kind: int, first: int, second: int, third: int) -> int:
     """Where a feature's weight lies."""
     out = np.uint64(kind) * np.uint64(0x9E3779B97F4A7C15) + np.uint64(first) * np.uint64(0xC2B2AE3D27D4EB4F)
@@ -178,45 +206,81 @@ def weight_of(weights: Floats, columns: Ints) -> float:
 
 
 @compiled
-def turn_features(player: Player, env: int, ask: Ints) -> None:
+def turn_features(player: Player, env: int, ask: Ints, turn: int) -> None:
     """Fill the columns that hold for a whole turn, and their part of the scores."""
     arrays, scratch = player.arrays, player.scratch
     own = arrays.env_id[env]
     for t in range(arrays.n_tools[env]):
-        tool, out = arrays.tools[env, t], scratch.columns[t]
-        verb, asked = tool[VERB], ask[VERB]
+        tool, out = arrays.tools[env, t], scratch.columns[turn, t]
+        verb, asked, match = tool[VERB], ask[VERB], matches(tool, ask)
         out[0] = feature(VERB_ASKED, verb, asked, 0)
         out[1] = feature(ENTITY_ASKED, tool[ENTITY_WORD], ask[ENTITY_WORD], 0)
         out[2] = feature(ENTITY_SECOND, tool[ENTITY_WORD], ask[OTHER_WORD], 0)
         out[3] = feature(ATTRIBUTE_ASKED, tool[ATTRIBUTE_WORD], ask[ATTRIBUTE_WORD], 0)
         out[4] = feature(VERB_ALONE, verb, 0, 0)
         out[5] = feature(OTHER_ASKED, tool[OTHER_WORD], ask[OTHER_WORD], 0)
-        out[6] = feature(MATCH, matches(tool, ask), 0, 0)
+        out[6] = feature(MATCH, match, 0, 0)
         out[7] = feature(TOOL, own, t, 0) if arrays.local else NONE
         out[8] = feature(TOOL_ASKED, own, t, asked) if arrays.local else NONE
-        out[9] = feature(VERB_MATCH, verb, matches(tool, ask), 0)
-        scratch.fixed[t] = weight_of(player.weights, out[:STATIC])
-        scratch.repeated[t] = 0
+        out[9] = feature(VERB_MATCH, verb, match, 0)
+        scratch.matched[turn, t] = match
+        scratch.fixed[turn, t] = weight_of(player.weights, out[:STATIC])
+    scratch.ready[turn] = 1
 
 
 @compiled
-def tool_chances(player: Player, env: int, ask: Ints, last_code: int, last_verb: int, so_far: int) -> None:
-    """Fill the columns that change with every call, and the chance of each tool."""
+def moment_features(player: Player, env: int, ask: Ints, now: Moment) -> None:
+    """Fill the columns that change with every call."""
     arrays, scratch = player.arrays, player.scratch
-    count, own = arrays.n_tools[env], arrays.env_id[env]
-    for t in range(count):
-        verb, out = arrays.tools[env, t, VERB], scratch.columns[t]
-        match = matches(arrays.tools[env, t], ask)
-        out[10] = feature(CODE, verb, last_code, 0)
-        out[11] = feature(CODE_AFTER, verb, last_code, last_verb)
-        out[12] = feature(SO_FAR, verb, so_far, 0)
-        out[13] = feature(REPEAT, scratch.repeated[t], last_code, 0)
-        out[14] = feature(TOOL_CODE, own, t, last_code) if arrays.local else NONE
-        out[15] = feature(MATCH_CODE, match, last_code, 0)
-        out[16] = feature(ASKED_CODE, verb, ask[VERB], last_code)
-        out[17] = feature(VERB_MATCH_CODE, verb, match, last_code)
-        scratch.chance[t] = scratch.fixed[t] + weight_of(player.weights, out[STATIC:])
-    softmax(scratch.chance, count)
+    own, code = arrays.env_id[env], now.code
+    last_verb = arrays.tools[env, now.last, VERB] if now.last >= 0 else 0
+    for t in range(arrays.n_tools[env]):
+        verb, match, out = arrays.tools[env, t, VERB], scratch.matched[now.turn, t], scratch.columns[now.turn, t]
+        repeated = 2 if t == now.last else now.called >> t & 1
+        out[10] = feature(CODE, verb, code, 0)
+        out[11] = feature(CODE_AFTER, verb, code, last_verb)
+        out[12] = feature(SO_FAR, verb, now.so_far, 0)
+        out[13] = feature(REPEAT, repeated, code, 0)
+        out[14] = feature(TOOL_CODE, own, t, code) if arrays.local else NONE
+        out[15] = feature(MATCH_CODE, match, code, 0)
+        out[16] = feature(ASKED_CODE, verb, ask[VERB], code)
+        out[17] = feature(VERB_MATCH_CODE, verb, match, code)
+
+
+@compiled
+def tool_chances(player: Player, env: int, ask: Ints, now: Moment, columns: bool) -> Floats:
+    """The chance of each tool [MOST_TOOLS]; with `columns`, all columns are those of the moment afterwards.
+
+    Rollouts of a task meet the same moments again and again; what was worked out for one of them is kept.
+    """
+    scratch, weights = player.scratch, player.weights
+    if not scratch.ready[now.turn]:
+        turn_features(player, env, ask, now.turn)
+    slot, known = recall(scratch.moments, now)
+    if columns or not known:
+        moment_features(player, env, ask, now)
+    chance: Floats = scratch.chances[slot]
+    if not known:
+        count = player.arrays.n_tools[env]
+        for t in range(count):
+            chance[t] = scratch.fixed[now.turn, t] + weight_of(weights, scratch.columns[now.turn, t, STATIC:])
+        softmax(chance, count)
+    return chance
+
+
+@compiled
+def recall(moments: Ints, now: Moment) -> tuple[int, bool]:
+    """Where a moment's chances are or may be kept, and whether they are there already; the last slot keeps nothing."""
+    number = (((now.turn << 5 | now.code) << 7 | now.so_far) << 6 | (now.last + 1)) << MOST_TOOLS | now.called
+    first = mixed(np.uint64(number), 0)
+    for k in range(TRIES):
+        slot = int(np.int64((first + np.uint64(k)) & np.uint64(SLOTS - 1)))
+        if moments[slot] == number:
+            return slot, True
+        if moments[slot] < 0:
+            moments[slot] = number
+            return slot, False
+    return SLOTS, False
 
 
 @compiled
@@ -302,40 +366,3 @@ def initial_weights() -> Floats:
     for code in (CREATED, UPDATED, DELETED, ASSIGNED, COMMITTED):
         weights[feature(CODE, DONE_WORD, code, 0)] = STOPPING
     return weights
-
-
-class Adam:
-    """Weights and the optimiser's two moments, with a state of their non-zero entries."""
-
-    def __init__(self, weights: Floats, *, rate: float = 0.05, first: float = 0.9, second: float = 0.99) -> None:
-        """`weights` [FEATURES + 1] are copied."""
-        self.weights = weights.copy()
-        self.mean = np.zeros_like(weights)
-        self.square = np.zeros_like(weights)
-        self.steps = 0
-        self.rate, self.first, self.second = rate, first, second
-
-    def step(self, gradient: Floats) -> None:
-        """One step up the gradient [FEATURES + 1]."""
-        self.steps += 1
-        gradient[NONE] = 0.0
-        self.mean += (1.0 - self.first) * (gradient - self.mean)
-        self.square += (1.0 - self.second) * (gradient * gradient - self.square)
-        mean = self.mean / (1.0 - self.first**self.steps)
-        scale = np.sqrt(self.square / (1.0 - self.second**self.steps)) + 1e-8
-        self.weights += self.rate * mean / scale
-
-    def state_dict(self) -> dict[str, Any]:
-        """Non-zero entries as arrays."""
-        used = np.flatnonzero((self.weights != 0) | (self.square != 0) | (self.mean != 0))
-        kept = {name: getattr(self, name)[used] for name in ("weights", "mean", "square")}
-        return {"steps": self.steps, "used": used.astype(np.int32), **kept}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take over a saved state."""
-        self.steps = int(state["steps"])
-        used = np.asarray(state["used"], dtype=np.int64)
-        for name in ("weights", "mean", "square"):
-            values = np.zeros(FEATURES + 1)
-            values[used] = state[name]
-            setattr(self, name, values)

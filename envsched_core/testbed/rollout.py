@@ -15,12 +15,13 @@ from .draws import compiled, mixed, unit_draw
 from .policy import (
     Arrays,
     Floats,
+    Moment,
     Player,
     add_gradient,
     choose,
+    forget,
     object_chances,
     tool_chances,
-    turn_features,
     value_chances,
 )
 from .tools import (
@@ -105,21 +106,20 @@ def _arguments(
 
 @compiled
 def _turn(
-    player: Player, env: int, ask: Ints, base: Database, weight: float, key: np.uint64, trace: Ints
+    player: Player, place: tuple[int, int], ask: Ints, base: Database, weight: float, key: np.uint64, trace: Ints
 ) -> tuple[int, float]:
-    """Act until DONE or the limit; returns calls made and the log chance of the choices."""
-    arrays, scratch = player.arrays, player.scratch
-    turn_features(player, env, ask)
-    code, verb, total = 0, 0, 0.0
+    """Act until DONE or the limit in a turn (`place`: environment, turn); calls made and the choices' log chance."""
+    arrays, (env, turn) = player.arrays, place
+    count, total = arrays.n_tools[env], 0.0
+    code, last, called = 0, NOTHING, 0
     so_far = LOGGED_IN_BIT if base.status[LOGGED_IN] else 0
     for call in range(CALLS_A_TURN):
         own = mixed(key, call)
-        tool_chances(player, env, ask, code, verb, so_far)
-        count = arrays.n_tools[env]
-        picked = choose(scratch.chance, count, unit_draw(own, 0))
-        total += np.log(scratch.chance[picked])
+        chance = tool_chances(player, env, ask, Moment(turn, code, last, so_far, called), weight != 0.0)
+        picked = choose(chance, count, unit_draw(own, 0))
+        total += np.log(chance[picked])
         if weight != 0.0:
-            add_gradient(player.grad, scratch.columns, scratch.chance, count, picked, weight)
+            add_gradient(player.grad, player.scratch.columns[turn], chance, count, picked, weight)
         tool = arrays.tools[env, picked]
         if tool[OP] == DONE:
             return call, total
@@ -129,9 +129,7 @@ def _turn(
             code = SERVER_ERROR
         else:
             code = execute(base, arrays.flags[env], tool, item, other, value)
-        verb, so_far = tool[VERB], so_far | SO_FAR[code]
-        scratch.repeated[:] = np.minimum(scratch.repeated, 1)
-        scratch.repeated[picked] = 2
+        last, called, so_far = picked, called | 1 << picked, so_far | SO_FAR[code]
         row = trace[call]
         row[1], row[2], row[3], row[4], row[5] = picked, item, other, value, code
     return CALLS_A_TURN, total
@@ -139,7 +137,10 @@ def _turn(
 
 @compiled
 def episode(player: Player, task: int, key: np.uint64, weight: float, trace: Ints) -> Episode:
-    """One rollout; adds `weight` times the gradient of its log chance, and writes its calls to `trace`."""
+    """One rollout; adds `weight` times the gradient of its log chance, and writes its calls to `trace`.
+
+    `forget` is due between rollouts of different tasks or under different weights.
+    """
     arrays = player.arrays
     env, turns = arrays.env[task], arrays.turns[task]
     base, expected = new_database(arrays.start[task]), new_database(arrays.start[task])
@@ -147,7 +148,7 @@ def episode(player: Player, task: int, key: np.uint64, weight: float, trace: Int
     for turn in range(turns):
         ask = arrays.asks[task, turn]
         start_turn(base, expected, ask)
-        made, log = _turn(player, env, ask, base, weight, mixed(key, turn), trace[calls:])
+        made, log = _turn(player, (env, turn), ask, base, weight, mixed(key, turn), trace[calls:])
         trace[calls : calls + made, 0] = turn
         calls += made
         total += log
@@ -178,6 +179,7 @@ def roll_out(player: Player, tasks: Ints, seed: np.uint64, step: int, right: Int
     """
     spare = new_trace(player.arrays)
     for b in range(len(tasks)):
+        forget(player.scratch)
         for g in range(right.shape[1]):
             key = rollout_key(seed, step, tasks[b], g)
             trace = traces[b, g] if len(traces) else spare
@@ -190,6 +192,7 @@ def add_gradients(player: Player, tasks: Ints, advantages: Floats, seed: np.uint
     """Add every rollout's advantage [B, G] times the gradient of its log chance to the player's gradient."""
     spare = new_trace(player.arrays)
     for b in range(len(tasks)):
+        forget(player.scratch)
         for g in range(advantages.shape[1]):
             if advantages[b, g] != 0.0:
                 episode(player, tasks[b], rollout_key(seed, step, tasks[b], g), advantages[b, g], spare)

@@ -34,6 +34,7 @@ from .tools import (
     LINK,
     LOCKS,
     LOGIN,
+    MAX_TURNS,
     OBJECT,
     OBJECTS,
     OP,
@@ -51,9 +52,8 @@ from .tools import (
     new_database,
 )
 
-__all__ = ["MAX_TURNS", "Task", "make_task", "reference_calls"]
+__all__ = ["Task", "make_task", "reference_calls"]
 
-MAX_TURNS = 4
 WRITES = (CREATE, UPDATE, DELETE, ASSIGN)
 
 

@@ -4,25 +4,29 @@
     runs       the runs of a folder                         summary         headline numbers, one row a step
     batch      one step's batch                             decision        one task at one step
     tasks      the catalogue                                graph_map       the graph of an environment or around a task
-    trends     variance by environment and step, coverage   what a table's columns mean stands in its docstring
+    trends     variance, coverage, trust over the run       compare         two runs side by side
+
+What a table's columns mean stands in its docstring.
 
 The one exception, `rederived`, computes a decision again from the events because it was not on record; its
 result says so. Text in the tables comes from logs and is untrusted.
 """
 
 from .batch import Filters, batch, composition, outcome_counts, redundancy, term_totals
+from .compare import Comparison, compare
 from .decision import Explained, afterwards, explained, group_rollouts, recorded, rederived, rivals, timeline
 from .graph_map import GraphMap, ego_graph, environment_graph
 from .run_view import OUTCOME_CODES, STATES, Health, RunView
 from .runs import runs
 from .summary import Comparator, Summary, comparator, measures, steps, summary
 from .tasks import task, task_keys, tasks
-from .trends import Coverage, Grid, coverage, environments, quota_hits, variance_grid
+from .trends import Coverage, Grid, coverage, environments, quota_hits, trust, variance_grid
 
 __all__ = [
     "OUTCOME_CODES",
     "STATES",
     "Comparator",
+    "Comparison",
     "Coverage",
     "Explained",
     "Filters",
@@ -34,6 +38,7 @@ __all__ = [
     "afterwards",
     "batch",
     "comparator",
+    "compare",
     "composition",
     "coverage",
     "ego_graph",
@@ -56,5 +61,6 @@ __all__ = [
     "tasks",
     "term_totals",
     "timeline",
+    "trust",
     "variance_grid",
 ]

@@ -7,7 +7,7 @@ import pandas as pd
 
 from .run_view import RunView
 
-__all__ = ["Comparator", "Summary", "comparator", "measures", "steps", "summary"]
+__all__ = ["COUNTED", "Comparator", "Summary", "comparator", "measures", "steps", "summary", "visits"]
 
 
 class Comparator(msgspec.Struct, frozen=True):
@@ -76,6 +76,13 @@ class Summary(msgspec.Struct, frozen=True):
 
 COUNTED = "(SELECT * FROM groups WHERE candidate IS NOT NULL OR NOT (SELECT count(*) > 0 FROM decisions))"
 """Answers to picks; in a log without decisions, every group."""
+
+
+def visits(view: RunView) -> str:
+    """A relation (step, env, task), one row a pick; in a log without decisions, one row a group with a step."""
+    if view.row("SELECT count(*) n FROM decisions")["n"]:
+        return "(SELECT step, env, task FROM outcomes)"
+    return "(SELECT step, env, task FROM groups WHERE step IS NOT NULL)"
 
 
 def summary(view: RunView) -> Summary:

@@ -24,6 +24,12 @@ TEXT_SHOWN = 200
 
 Rows = dict[str, list[tuple[Any, ...]]]
 
+TRUSTED = (
+    *("kappa_env", "tau_within", "tau_cross", "half_life", "features_share"),
+    *("loglik", "loglik_no_within", "loglik_no_cross", "loglik_no_features", "groups"),
+)
+"""Fields of a trust in the order of their columns."""
+
 TABLES: dict[str, dict[str, str]] = {
     "tasks": {
         "node": "INTEGER",  # position in the catalogue, 0-based
@@ -56,6 +62,12 @@ TABLES: dict[str, dict[str, str]] = {
         "tau_within": "DOUBLE",
         "tau_cross": "DOUBLE",
         "half_life": "DOUBLE",
+        "features_share": "DOUBLE",
+        "loglik": "DOUBLE",
+        "loglik_no_within": "DOUBLE",
+        "loglik_no_cross": "DOUBLE",
+        "loglik_no_features": "DOUBLE",
+        "scored": "BIGINT",  # groups that trust was learned from
         "payload": "BLOB",  # the whole Decision, see `pack`
     },
     "candidates": {
@@ -212,7 +224,7 @@ def decision_rows(decision: Decision, number: int, ask: int, first: int) -> Rows
     head = (number, d.step, ask, d.scheduler, d.policy_version, d.asked, len(picks))
     draws = sum(c.outcome == "uniform_draw" for c in picks)
     pool = (draws, d.pool, d.eligible, d.cutoff, d.graph_version, d.sample_rate, d.certificate)
-    learned = (trust.kappa_env, trust.tau_within, trust.tau_cross, trust.half_life) if trust else (None,) * 4
+    learned = tuple(getattr(trust, name, None) for name in TRUSTED)  # None without a trust
     rows: Rows = {
         "decisions": [(*head, *pool, *learned, pack(d))],
         "quotas": [(number, d.step, q.env, q.limit, q.floor, q.used, q.price, q.blocked) for q in d.quotas],

@@ -1,4 +1,4 @@
-"""Over the whole run: variance by environment and step, coverage against uniform draws, quota hits."""
+"""Over the whole run: variance by environment and step, coverage against uniform draws, quota hits, learned trust."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 from scipy.special import gammaln
 
 from .run_view import RunView
+from .summary import visits
 
-__all__ = ["Coverage", "Grid", "coverage", "environments", "quota_hits", "variance_grid"]
+__all__ = ["Coverage", "Grid", "coverage", "environments", "quota_hits", "trust", "variance_grid"]
 
 Floats = NDArray[np.float64]
 GridKind = Literal["predicted", "observed", "difference"]
@@ -146,12 +147,9 @@ def coverage(view: RunView) -> Coverage:
     prod C(N - N_e, b_t) / C(N, b_t). Where every task has one recorded group only, draws are without
     replacement over the whole run: the same with one step of b_1 + ... + b_T picks. Both are exact.
     """
-    visits = "(SELECT step, env, task FROM outcomes)"
-    if not view.row("SELECT count(*) n FROM decisions")["n"]:
-        visits = "(SELECT step, env, task FROM groups WHERE step IS NOT NULL)"
     table = view.query(
         f"""
-        WITH visits AS {visits},
+        WITH visits AS {visits(view)},
         first_task AS (SELECT env, task, min(step) step FROM visits GROUP BY env, task),
         first_env AS (SELECT env, min(step) step FROM visits GROUP BY env)
         SELECT step, count(*) picks,
@@ -237,4 +235,22 @@ def quota_hits(view: RunView) -> pd.DataFrame:
         """
         SELECT step, env, max(limit_picks) limit_picks, max(used) used, max(blocked) blocked, max(price) price
         FROM quotas WHERE blocked > 0 GROUP BY step, env ORDER BY step, env"""
+    )
+
+
+def trust(view: RunView) -> pd.DataFrame:
+    """The trust in use at each step, as learned so far, in order; empty for a scheduler that predicts nothing.
+
+    Columns: step; kappa_env (environment's weight, in its concentration), features_share (part of that weight for
+    what features predict, [0, 1]), tau_within, tau_cross, half_life (steps; 0 = none); gain_within, gain_cross,
+    gain_features (nats by which the trust in use predicted better than the best one without that source, aged; below
+    0 while the other is not yet enough ahead to be taken; NULL where it is not on record), scored (groups it was
+    learned from). Of several asks in a step the last counts.
+    """
+    return view.query(
+        """
+        SELECT step, kappa_env, features_share, tau_within, tau_cross, half_life, loglik - loglik_no_within gain_within,
+            loglik - loglik_no_cross gain_cross, loglik - loglik_no_features gain_features, scored
+        FROM decisions WHERE loglik IS NOT NULL
+        QUALIFY row_number() OVER (PARTITION BY step ORDER BY decision DESC) = 1 ORDER BY step"""
     )

@@ -1,0 +1,195 @@
+"""bench scale: what a scheduler costs at a size, in seconds and memory.
+
+Every scheduler runs in a process of its own, so that memory is its own, one after the other. Times are wall-clock
+seconds of one process; other work on the machine is in them. The catalogue is invented (invented.py) and lies in the
+same process: its share is in the memory figures, which are those of a whole trainer-side process.
+
+    graph       register of the whole catalogue: indices, statistics, both relations
+    ask         a step's decision with its record; what came in before is taken in apart, under observe
+    select      scoring every task and choosing, without the record
+    observe     a batch of groups handed in and carried along the graph; what the scheduler puts off is done here
+    register    1,000 more tasks on top
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import resource
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from envsched_core.baselines import NAMES, make_scheduler
+from envsched_core.config import config_from
+from envsched_core.errors import ConfigError
+from envsched_core.records import GroupResult, TaskSpec
+from envsched_core.scheduler import EnvSched
+from envsched_core.selection import Batch
+
+from .invented import invented_environment, invented_results, invented_tasks, role_patterns
+
+__all__ = ["DEFAULT", "Cost", "ScalePlan", "ScaleReport", "measure", "run_scale"]
+
+DEFAULT = ("envsched", "uniform", "empirical-bayes", "mopps")
+MORE = 1000
+"""Tasks that join at the end."""
+WARM = 2
+"""First steps that are left out of the medians."""
+
+
+class ScalePlan(msgspec.Struct, frozen=True):
+    """What is measured."""
+
+    tasks: int
+    environments: int
+    batch_size: int = 256
+    steps: int = 10
+    """Steps that are timed, after WARM others."""
+    schedulers: tuple[str, ...] = DEFAULT
+    seed: int = 0
+    settings: dict[str, Any] = {}
+
+    def checked(self) -> ScalePlan:
+        """The plan with nothing twice.
+
+        Raises:
+            ConfigError: a scheduler or knob is unknown, or there are fewer tasks than environments.
+        """
+        names = tuple(dict.fromkeys(self.schedulers))
+        unknown = [name for name in names if name not in NAMES]
+        if unknown or not names:
+            raise ConfigError(f"unknown scheduler '{''.join(unknown[:1])}'; known: {', '.join(NAMES)}")
+        if not self.tasks >= self.environments >= 1:
+            raise ConfigError(f"{self.tasks} tasks in {self.environments} environments: each needs at least one task")
+        config_from(self.settings)
+        return msgspec.structs.replace(self, schedulers=names)
+
+
+class Cost(msgspec.Struct, frozen=True):
+    """What one scheduler costs."""
+
+    ask_seconds_median: float
+    select_seconds_median: float
+    observe_seconds_median: float
+    graph_seconds: float
+    register_1000_seconds: float
+    peak_memory_gb: float
+    """The most the process ever held, in 10^9 bytes; the tasks are part of it."""
+    resident_memory_gb: float | None
+    """What it holds at the end; None where the system does not tell."""
+    edges_within: int
+    edges_cross: int
+    groups: int
+    """Groups observed."""
+
+
+class ScaleReport(msgspec.Struct, frozen=True):
+    """All schedulers at one size."""
+
+    tasks: int
+    environments: int
+    batch_size: int
+    steps: int
+    seed: int
+    schedulers: dict[str, Cost]
+    notes: tuple[str, ...]
+
+
+def run_scale(plan: ScalePlan, progress: Callable[[int, int], None] | None = None) -> ScaleReport:
+    """Measure each scheduler in a fresh process.
+
+    Raises:
+        ConfigError: a scheduler or knob is unknown, or the sizes fit no catalogue.
+    """
+    plan = plan.checked()
+    found = {}
+    for done, name in enumerate(plan.schedulers):
+        if progress:
+            progress(done, len(plan.schedulers))
+        with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
+            found[name] = pool.submit(measure, plan, name).result()
+    notes = ("an invented catalogue: costs only, nothing on how well tasks are chosen",)
+    facts = {name: getattr(plan, name) for name in ("tasks", "environments", "batch_size", "steps", "seed")}
+    return ScaleReport(**facts, schedulers=found, notes=notes)
+
+
+def measure(plan: ScalePlan, name: str) -> Cost:
+    """Run one scheduler in this process."""
+    own = {"batch_size": plan.batch_size, "seed": plan.seed}
+    scheduler = make_scheduler(name, config_from({**plan.settings, **own}))
+    graph_seconds = _seconds(scheduler.register, invented_tasks(plan.tasks, plan.environments, plan.seed))
+    times = [_step(scheduler, plan, step) for step in range(WARM + plan.steps)][WARM:]
+    ask, select, observe = (statistics.median(column) for column in zip(*times, strict=True))
+    register_seconds = _seconds(scheduler.register, _more(plan))
+    graph = scheduler.graph
+    return Cost(
+        ask_seconds_median=ask,
+        select_seconds_median=select,
+        observe_seconds_median=observe,
+        graph_seconds=graph_seconds,
+        register_1000_seconds=register_seconds,
+        peak_memory_gb=_peak_bytes() / 1e9,
+        resident_memory_gb=_resident_gb(),
+        edges_within=graph.within.nnz // 2 if graph else 0,
+        edges_cross=graph.cross.nnz // 2 if graph else 0,
+        groups=int(scheduler.counts["groups/observed"]),
+    )
+
+
+def _step(scheduler: EnvSched, plan: ScalePlan, step: int) -> tuple[float, float, float]:
+    """Seconds of ask, of choosing alone, and of taking in the results."""
+    start = time.perf_counter()
+    decision = scheduler.ask(plan.batch_size, step=step)
+    ask = time.perf_counter() - start
+    select = _seconds(_choose, scheduler, plan.batch_size)
+    picks, catalogue = decision.picks, scheduler.catalogue
+    specs = [catalogue.tasks[catalogue.index[pick.key]] for pick in picks]
+    results = invented_results(picks, specs, step, scheduler.config.group_size)
+    return ask, select, _seconds(_observe, scheduler, results)
+
+
+def _choose(scheduler: EnvSched, n: int) -> None:
+    """Another batch of the step, thrown away: nothing of the scheduler changes."""
+    Batch(scheduler._problem()).choose(n)
+
+
+def _observe(scheduler: EnvSched, results: list[GroupResult]) -> None:
+    """Hand in and take in at once; else the next step's ask would pay for the second half."""
+    scheduler.observe(results)
+    scheduler._take_in()
+
+
+def _more(plan: ScalePlan) -> list[TaskSpec]:
+    """MORE tasks: half of them in environments that are there, half in new ones."""
+    pool, each = role_patterns(plan.environments, plan.seed), MORE // 20
+    out: list[TaskSpec] = []
+    for i in range(20):
+        env, first = (f"env{i % plan.environments}", plan.tasks) if i % 2 else (f"new{i}", 0)
+        out += invented_environment(env, each, pool, np.random.default_rng([plan.seed, i]), first + i * each)
+    return out
+
+
+def _seconds(work: Callable[..., object], *given: Any) -> float:
+    start = time.perf_counter()
+    work(*given)
+    return time.perf_counter() - start
+
+
+def _peak_bytes() -> int:
+    """The most this process ever held; kilobytes on Linux, bytes on macOS."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+
+
+def _resident_gb() -> float | None:
+    try:
+        pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
+    except OSError:
+        return None
+    return pages * resource.getpagesize() / 1e9

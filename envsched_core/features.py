@@ -1,0 +1,167 @@
+"""Features: what is known of a task before any rollout, as sparse columns for the regression.
+
+    everything    a column of ones
+    length        words, lines and numbers of the text and calls of the reference path, each on a scale of octaves
+    words         the words of the text, hashed
+    tools         the words of its tools' names, hashed; one row for each different set of tools
+    environment   a column for the environment, and its own length scale
+
+Hashing needs no vocabulary: tasks that join later change no column, and a saved state fits as it is. Blocks of
+words have length 1, so that a long text has no more say than a short one. Tools and environment are kept once
+for all tasks that share them: at a million tasks the words are nearly all of the memory.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from .records import TaskSpec
+from .similarity import words_of
+
+__all__ = ["PARTS", "Features"]
+
+Floats = NDArray[np.float64]
+Indices = NDArray[np.int64]
+
+PARTS = ("everything", "length", "words", "tools", "environment")
+"""Blocks of columns in order; what is predicted splits into them exactly."""
+OCTAVES = 14
+"""Columns of one length scale: 1 to 2^13, and beyond."""
+MEASURES = 4
+"""Words, lines, numbers, reference calls."""
+WORDS, TOOLS = 1 << 14, 1 << 12
+"""Hashed columns of words and of tools' words."""
+OWN_LENGTH = 0.5
+"""Size of an environment's own length columns: half the say of those that all environments share."""
+PER_ENV = 1 + OCTAVES
+
+LENGTH_FROM = 1
+WORDS_FROM = LENGTH_FROM + MEASURES * OCTAVES
+TOOLS_FROM = WORDS_FROM + WORDS
+ENV_FROM = TOOLS_FROM + TOOLS
+STARTS = (0, LENGTH_FROM, WORDS_FROM, TOOLS_FROM, ENV_FROM)
+_NUMBER = re.compile(r"\d+")
+_TOKEN = r"(?u)\b\w+\b"
+
+
+class Features:
+    """Feature rows of N tasks; D columns, which grow with the environments."""
+
+    def __init__(self) -> None:
+        """No task yet."""
+        self.env: Indices = np.zeros(0, dtype=np.int64)
+        self.environments = 0
+        self._text = _empty(0, TOOLS_FROM - LENGTH_FROM)  # length and words [N, .]
+        self._octaves: tuple[NDArray[np.int32], NDArray[np.float32]] = (
+            np.zeros((0, 2), dtype=np.int32),
+            np.zeros((0, 2), dtype=np.float32),
+        )
+        self._sets: dict[tuple[str, ...], int] = {}
+        self._tools = _empty(0, TOOLS)  # [different sets of tools, TOOLS]
+        self._set_of: NDArray[np.int32] = np.zeros(0, dtype=np.int32)
+
+    def __len__(self) -> int:
+        return len(self.env)
+
+    @property
+    def columns(self) -> int:
+        """D."""
+        return ENV_FROM + PER_ENV * self.environments
+
+    def extend(self, tasks: Sequence[TaskSpec], env: Indices, environments: int) -> None:
+        """Add `tasks`; `env` [N] is the environment of every task, these included, of `environments` in all."""
+        if tasks:
+            scale, weight = _octaves(np.array([_measures(task) for task in tasks], dtype=np.float64))
+            length = _spread(scale, weight)
+            words = _hashed([task.text for task in tasks], WORDS)
+            fresh = sparse.hstack([length, words], format="csr", dtype=np.float32)
+            self._text = sparse.csr_array(sparse.vstack([self._text, fresh], format="csr"))
+            self._octaves = (
+                np.concatenate([self._octaves[0], scale[:, 0]]),
+                np.concatenate([self._octaves[1], weight[:, 0]]),
+            )
+            self._add_tools(tasks)
+        self.env, self.environments = env, environments
+
+    def _add_tools(self, tasks: Sequence[TaskSpec]) -> None:
+        names = [tuple(tool.name for tool in task.tools) for task in tasks]
+        known = len(self._sets)
+        which = [self._sets.setdefault(key, len(self._sets)) for key in names]
+        fresh = list(self._sets)[known:]
+        if fresh:
+            texts = [" ".join(word for name in key for word in words_of(name)) for key in fresh]
+            self._tools = sparse.csr_array(sparse.vstack([self._tools, _hashed(texts, TOOLS)], format="csr"))
+        self._set_of = np.concatenate([self._set_of, np.array(which, dtype=np.int32)])
+
+    def rows(self, tasks: Indices) -> sparse.csr_array:
+        """The rows of `tasks` [M, D]."""
+        ones = sparse.csr_array(np.ones((len(tasks), 1)))
+        base = (PER_ENV * self.env[tasks])[:, None]
+        octave, weight = self._octaves[0][tasks], self._octaves[1][tasks]
+        columns = np.concatenate([base, base + 1 + octave], axis=1)
+        values = np.concatenate([np.ones((len(tasks), 1)), OWN_LENGTH * weight], axis=1)
+        pointer = np.arange(0, 3 * len(tasks) + 1, 3)
+        shape = (len(tasks), PER_ENV * self.environments)
+        own = sparse.csr_array((values.ravel(), columns.ravel(), pointer), shape=shape)
+        blocks = [ones, self._text[tasks], self._tools[self._set_of[tasks]], own]
+        return sparse.csr_array(sparse.hstack(blocks, format="csr", dtype=np.float64))
+
+    def dot(self, weights: Floats) -> Floats:
+        """Row times `weights` [D], for every task [N]: one pass over the words, look-ups for the rest."""
+        own = weights[ENV_FROM:].reshape(self.environments, PER_ENV)
+        octave, weight = self._octaves
+        tools = self._tools @ weights[TOOLS_FROM:ENV_FROM]
+        out: Floats = self._text @ weights[LENGTH_FROM:TOOLS_FROM].astype(np.float32)
+        out = out + (weights[0] + own[:, 0])[self.env] + tools[self._set_of]
+        for side in range(2):
+            out += OWN_LENGTH * weight[:, side] * own[self.env, 1 + octave[:, side]]
+        return out
+
+    def split(self, task: int, weights: Floats) -> dict[str, float]:
+        """Row times `weights` [D] of one task, by the blocks of `PARTS`."""
+        row: Any = self.rows(np.array([task]))
+        by_column = row.data * weights[row.indices]
+        part = np.searchsorted(STARTS, row.indices, side="right") - 1
+        return dict(zip(PARTS, np.bincount(part, by_column, minlength=len(PARTS)).tolist(), strict=True))
+
+
+def _empty(rows: int, columns: int) -> sparse.csr_array:
+    return sparse.csr_array((rows, columns), dtype=np.float32)
+
+
+def _measures(task: TaskSpec) -> tuple[int, int, int, int]:
+    text = task.text
+    return len(text.split()), text.count("\n") + 1, len(_NUMBER.findall(text)), len(task.calls or ())
+
+
+def _octaves(measures: Floats) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+    """Each measure [M, K] as two neighbouring octaves and their weights [M, K, 2], linear between them."""
+    octave = np.minimum(np.log2(1.0 + measures), OCTAVES - 1.0)
+    low = np.minimum(octave.astype(np.int32), OCTAVES - 2)
+    rest = (octave - low).astype(np.float32)
+    return np.stack([low, low + 1], axis=-1), np.stack([1.0 - rest, rest], axis=-1)
+
+
+def _spread(octave: NDArray[np.int32], weight: NDArray[np.float32]) -> sparse.csr_array:
+    """The length block [M, MEASURES * OCTAVES]."""
+    columns = octave + OCTAVES * np.arange(MEASURES, dtype=np.int32)[None, :, None]
+    pointer = np.arange(0, 2 * MEASURES * len(octave) + 1, 2 * MEASURES)
+    return sparse.csr_array(
+        (weight.ravel(), columns.ravel(), pointer), shape=(len(octave), MEASURES * OCTAVES), dtype=np.float32
+    )
+
+
+def _hashed(texts: Sequence[str], columns: int) -> sparse.csr_array:
+    """Which words a text has [M, columns], each row of length 1."""
+    from sklearn.feature_extraction.text import HashingVectorizer  # on first use: slow to import
+
+    vectorizer = HashingVectorizer(
+        n_features=columns, binary=True, alternate_sign=False, norm="l2", token_pattern=_TOKEN, dtype=np.float32
+    )
+    return sparse.csr_array(vectorizer.transform(texts))

@@ -1,0 +1,143 @@
+"""Regression: success of a task from its features, learned online and forgetting.
+
+Logistic, with an independent Gaussian for every weight (mean w, precision q): after each step the posterior
+given that step's groups is approximated at its mode (Laplace) and becomes the next prior, as in Chapelle & Li
+2011 (An empirical evaluation of Thompson sampling, algorithm 3). What is remembered is two arrays, whatever
+the number of groups. Before each step precisions decay towards their first value, `q <- q0 + g (q - q0)` with
+`g = 2^(-dt / half-life)`: an old weight becomes easier to move, which lets a policy that learns be followed.
+
+A group of G rollouts with mean m counts as `G (k + 1) / (k + G)` rollouts, k the concentration of its environment
+(moments.py): rollouts of one task resemble each other (the design effect, with correlation 1 / (k + 1)).
+
+The mode is found in the space of the step's groups, not of the weights: w = w0 + Q^-1 X' c with one coefficient
+c_b = n_b (m_b - p_b) a group, by Newton's method on B unknowns. No rollout beyond those of the batch is needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import special
+
+from .catalogue import Catalogue
+from .features import ENV_FROM, PER_ENV, Features
+
+__all__ = ["Regression"]
+
+Floats = NDArray[np.float64]
+Indices = NDArray[np.int64]
+
+PRECISION, PRECISION_OF_ALL = 1.0, 0.05
+"""First precision of a weight (in logits^-2), and of the column of ones."""
+ROUNDS = 8
+"""Newton steps; the coefficients are bounded, so that no step can run away."""
+MOST = 128
+"""Groups taken in at once; more are taken in one such block after the other (a solve costs their cube)."""
+CLOSE = 1e-10
+"""Newton's method ends when no coefficient is off by more."""
+
+
+class Regression:
+    """One model for each of H half-lives over the same features."""
+
+    def __init__(self, half_lives: tuple[float, ...]) -> None:
+        """`half_lives` [H] in steps; 0 = never forgets."""
+        self.features = Features()
+        self.rates = np.array([1.0 / h if h > 0 else 0.0 for h in half_lives])
+        self.mean = np.zeros((len(half_lives), self.features.columns))
+        self.precision = self._first(self.features.columns)
+        self.now = 0
+        self._redescribed = 0
+        self._predicted: dict[int, Floats] = {}
+
+    def _first(self, columns: int) -> Floats:
+        first = np.full((len(self.rates), columns), PRECISION)
+        first[:, :1] = PRECISION_OF_ALL
+        return first
+
+    def grow(self, catalogue: Catalogue) -> None:
+        """Take in the features of tasks that joined, and make room for new environments.
+
+        Features are made anew when known tasks are described anew; what their columns have learned stays.
+        """
+        if catalogue.redescribed > self._redescribed:
+            self.features, self._redescribed = Features(), catalogue.redescribed
+        fresh = catalogue.tasks[len(self.features) :]
+        self.features.extend(fresh, catalogue.env, len(catalogue.env_names))
+        known, columns = self.mean.shape[1], self.features.columns
+        self.mean = np.concatenate([self.mean, np.zeros((len(self.rates), columns - known))], axis=1)
+        self.precision = np.concatenate([self.precision, self._first(columns)[:, known:]], axis=1)
+        self._predicted.clear()
+
+    def advance(self, step: int) -> None:
+        """Move the clock to `step`; precisions decay."""
+        if step > self.now:
+            keep = np.exp2(-(step - self.now) * self.rates)[:, None]
+            first = self._first(1)[:, :1]
+            self.precision[:, :1] = first + keep * (self.precision[:, :1] - first)
+            self.precision[:, 1:] = PRECISION + keep * (self.precision[:, 1:] - PRECISION)
+            self.now = step
+
+    def predict(self, h: int, tasks: Indices) -> Floats:
+        """Expected mean reward [M] of `tasks` at half-life `h`, in (0, 1), row by row: for few tasks."""
+        return np.asarray(special.expit(self.features.rows(tasks) @ self.mean[h]))
+
+    def predict_all(self, h: int) -> Floats:
+        """The same of all tasks [N], in one pass of single precision; computed once until something changes.
+
+        The two differ by about 1e-7. Each caller keeps to one of them, so that a resumed run takes the same way.
+        """
+        if h not in self._predicted:
+            self._predicted[h] = np.asarray(special.expit(self.features.dot(self.mean[h])))
+        return self._predicted[h]
+
+    def observe(self, tasks: Indices, means: Floats, counts: Floats) -> None:
+        """Take in groups [B]: mean rewards in [0, 1], and rollouts each is worth at every half-life [H, B]."""
+        for start in range(0, len(tasks), MOST):
+            part = slice(start, start + MOST)
+            rows = self.features.rows(tasks[part])
+            columns, where = np.unique(rows.indices, return_inverse=True)
+            dense = np.zeros((rows.shape[0], len(columns)))
+            dense[np.repeat(np.arange(rows.shape[0]), np.diff(rows.indptr)), where] = rows.data
+            for h in range(len(self.rates)):
+                self._update(h, columns, dense, means[part], counts[h][part])
+        self._predicted.clear()
+
+    def _update(self, h: int, columns: Indices, rows: Floats, means: Floats, counts: Floats) -> None:
+        mean, precision = self.mean[h, columns], self.precision[h, columns]
+        scaled = rows / precision
+        kernel, start = scaled @ rows.T, rows @ mean
+        coefficient = np.zeros(len(means))
+        for _ in range(ROUNDS):
+            chance = special.expit(start + kernel @ coefficient)
+            off = coefficient - counts * (means - chance)
+            if np.abs(off).max(initial=0.0) < CLOSE:
+                break
+            slope = np.eye(len(means)) + (counts * chance * (1.0 - chance))[:, None] * kernel
+            coefficient = np.clip(coefficient - np.linalg.solve(slope, off), -counts * (1.0 - means), counts * means)
+        chance = special.expit(start + kernel @ coefficient)
+        self.mean[h, columns] = mean + scaled.T @ coefficient
+        self.precision[h, columns] = precision + (counts * chance * (1.0 - chance)) @ rows**2
+
+    def split(self, h: int, task: int) -> dict[str, float]:
+        """The logit of a task's prediction, by kind of feature; sums to it exactly."""
+        return self.features.split(task, self.mean[h])
+
+    def state_dict(self) -> dict[str, Any]:
+        """Weights and their precisions; features follow from the tasks."""
+        return {"mean": self.mean.copy(), "precision": self.precision.copy(), "now": self.now}
+
+    def load_state_dict(self, state: Mapping[str, Any], envs: Indices) -> None:
+        """Put saved weights in place; `envs` maps saved environments to those here (-1 = gone)."""
+        for name in ("mean", "precision"):
+            saved, here = np.asarray(state[name]), getattr(self, name)
+            here[:, :ENV_FROM] = saved[:, :ENV_FROM]
+            blocks = saved[:, ENV_FROM:].reshape(len(saved), len(envs), PER_ENV)
+            own = here[:, ENV_FROM:].reshape(len(saved), -1, PER_ENV)
+            own[:, envs[envs >= 0]] = blocks[:, envs >= 0]
+            here[:, ENV_FROM:] = own.reshape(len(saved), -1)
+        self.now = int(state["now"])
+        self._predicted.clear()
