@@ -224,7 +224,7 @@ def evidence_split(shares: Mapping[str, float]) -> go.Figure:
 
 
 def logit_parts(names: Sequence[str], values: Sequence[float]) -> go.Figure:
-    """What makes a task easier (right) or harder (left) before any rollout of its own, by kind of feature."""
+    """What makes a task easier (right) or harder (left) than others, by kind of feature."""
     figure = _figure(90 + 26 * len(names), yaxis={"autorange": "reversed"}, showlegend=False)
     figure.add_bar(
         x=list(values), y=list(names), orientation="h",

@@ -10,14 +10,15 @@
 The house, top to bottom; each module imports only from those above it (tests/test_architecture.py):
 
     errors, records, config   what can go wrong; the facts that pass between modules; every knob
+    passes                    sums, ranks and the largest of N numbers, block by block
     keyed, catalogue          draws that are hashes of what they are for; tasks and their indices
     moments                   what was seen: discounted counts and sums per task and environment
     similarity, graph         what tasks have in common; the two relations between them
     propagation, costs        sums carried along both relations; what a group is expected to cost
-    predictor                 mean, variance, uncertainty, and the exact share of every source
+    predictor, evidence       mean, variance, uncertainty, the exact share of every source; whose rollouts spoke
     ledger, problem           open picks; everything that a step's batch depends on
     placebo                   a relation of the graph falsified, to see what the true one is worth
-    selection                 the batch: exact lazy greedy under quotas
+    scores, selection         what a task adds to a batch; the batch: exact lazy greedy under quotas
     recording, explanation    a batch becomes a Decision with every reason in it; sentences
     scheduler, baselines      the contract and EnvSched; its peers behind the same contract
     evaluate                  scores and intervals, plain numbers

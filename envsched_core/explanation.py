@@ -93,7 +93,7 @@ def logit_parts(candidate: Candidate) -> dict[str, float]:
 
 
 def features_sentence(parts: dict[str, float]) -> str:
-    """What was expected of a task before any rollout of its own, and which features make it easier or harder."""
+    """What a task's features predict, and which of them make it easier or harder than others."""
     mean = 0.5 + 0.5 * math.tanh(0.5 * sum(parts.values()))  # the logistic function, without overflow
     told = sorted((name for name in parts if name != "everything"), key=lambda name: -abs(parts[name]))
     said = [
@@ -102,7 +102,7 @@ def features_sentence(parts: dict[str, float]) -> str:
         if abs(parts[name]) >= LITTLE
     ]
     what = f"Beside the level of all tasks: {', '.join(said)}." if said else "No feature says much."
-    return f"What is known of the task before any rollout predicts a mean reward of {mean:.2f}. {what}"
+    return f"The task's text, tools and environment predict a mean reward of {mean:.2f}. {what}"
 
 
 def trust_sentence(trust: Trust) -> str:

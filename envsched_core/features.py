@@ -132,7 +132,8 @@ class Features:
 
 
 def _empty(rows: int, columns: int) -> sparse.csr_array:
-    return sparse.csr_array((rows, columns), dtype=np.float32)
+    nothing = np.zeros(0, dtype=np.int64)
+    return sparse.csr_array((nothing.astype(np.float32), (nothing, nothing)), shape=(rows, columns))
 
 
 def _measures(task: TaskSpec) -> tuple[int, int, int, int]:

@@ -109,7 +109,9 @@ class Ledger:
 
     def resting(self, step: int) -> NDArray[np.bool_]:
         """Tasks [N] in their cool-down after a pick."""
-        return (self.cool_down > 0) & (step - self.last_pick <= self.cool_down)
+        if self.cool_down == 0:
+            return np.zeros(len(self.last_pick), dtype=bool)
+        return np.asarray(step - self.last_pick <= self.cool_down)
 
     def exhausted(self) -> NDArray[np.bool_]:
         """Tasks [N] whose recorded groups are all drawn."""

@@ -38,7 +38,7 @@ def threshold(values: Floats, most: int) -> float:
 
 
 def top(values: Floats, most: int) -> Indices:
-    """Places of the `most` largest of `values` [N], the largest first, equal ones in order; -inf is never among them."""
+    """Places of the `most` largest of `values` [N], the largest first, equal ones in order; -inf never counts."""
     most = min(most, len(values))
     if not most:
         return np.zeros(0, dtype=np.int64)

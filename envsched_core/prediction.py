@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import special
@@ -10,6 +10,11 @@ from scipy import special
 from .moments import Floats
 
 __all__ = ["Prediction"]
+
+MOST_FACTORS = 64
+"""Rollouts of a group up to which chances are products; above, log-gamma costs less."""
+PAIRS = 4
+"""Pairs of factors before a division: few enough to stay finite for any number of rollouts."""
 
 
 class Prediction(NamedTuple):
@@ -53,15 +58,29 @@ class Prediction(NamedTuple):
 
         The second factor is exact for binary rewards; the first corrects it by what the environment showed.
         """
-        flat = _run_chance(self.a, self.n, group_size) + _run_chance(self.n - self.a, self.n, group_size)
+        flat = _run_chances(self.a, self.n, group_size)
         return np.clip(self.mixing * np.maximum(1.0 - flat, 0.0), 0.0, 1.0)
 
 
-def _run_chance(a: Floats, n: Floats, size: int) -> Floats:
-    """B(a + size, n - a) / B(a, n - a): the chance of `size` successes in a row, as a product (no log-gamma)."""
-    if size > 64:
-        return np.asarray(np.exp(special.betaln(a + size, n - a) - special.betaln(a, n - a)))
-    chance = np.ones_like(a)
-    for k in range(size):
-        chance *= (a + k) / (n + k)
-    return chance
+def _run_chances(a: Floats, n: Floats, size: int) -> Floats:
+    """B(a + size, b) / B(a, b) + B(a, b + size) / B(a, b), b = n - a: the chance that `size` rollouts are all alike.
+
+    The first is the product of (a + k) / (n + k) over k < size. Two factors from its ends are one:
+    (a + k) (a + size - 1 - k) = a (a + size - 1) + k (size - 1 - k), and PAIRS of them are divided at once.
+    """
+    b, last = n - a, size - 1.0
+    if size > MOST_FACTORS:
+        base = special.betaln(a, b)
+        return np.asarray(np.exp(special.betaln(a + size, b) - base) + np.exp(special.betaln(a, b + size) - base))
+    odd = size % 2
+    middle = (n + last / 2.0) if odd else 1.0
+    up: Any = (a + last / 2.0) / middle if odd else 1.0
+    down: Any = (b + last / 2.0) / middle if odd else 1.0
+    ends = [c * (c + last) for c in (a, b, n)]
+    for first in range(0, size // 2, PAIRS):
+        product: list[Any] = [1.0, 1.0, 1.0]
+        for k in range(first, min(first + PAIRS, size // 2)):
+            product = [p * (end + k * (last - k)) for p, end in zip(product, ends, strict=True)]
+        x, y, z = product
+        up, down = up * (x / z), down * (y / z)
+    return np.asarray(up + down)

@@ -207,7 +207,7 @@ class Predictor:
             self._environments[h] = Environments(mean, whole, m.dispersion(h), m.concentration(h), m.mixing(h))
         return self._environments[h]
 
-    def predict(self, tasks: Indices | None = None) -> Prediction:
+    def predict(self, tasks: Indices | slice | None = None) -> Prediction:
         """What is expected of `tasks` [M] (all N when None) at the trust in use."""
         at: Any = slice(None) if tasks is None else tasks
         p = self.point
@@ -220,13 +220,16 @@ class Predictor:
         """The formulas of the module's head; the trust may be columns [Q, 1], giving predictions [Q, M]."""
         m, whole, k0 = self.moments, self.environments(h), self.config.kappa_global
         scale, env = m.discount.scale()[h], m.env[at]
-        spread = {name: array[h][at] for name, array in self.spread.items()}
+
+        def around(sums: str, tau: Any) -> Any:
+            return tau * self.spread[sums][h][at] if np.any(tau) else 0.0  # no trust, no pass
+
         kappa = kappa_env * whole.concentration[env]
-        n = scale * (m.n[h][at] + tau_within * spread["wn"] + tau_cross * spread["xn"]) + kappa + k0
-        a = scale * (m.s[h][at] + tau_within * spread["ws"] + tau_cross * spread["xs"])
+        n = scale * (m.n[h][at] + around("wn", tau_within) + around("xn", tau_cross)) + kappa + k0
+        a = scale * (m.s[h][at] + around("ws", tau_within) + around("xs", tau_cross))
         mean = (1.0 - share) * whole.mean[env] + share * features
         a = a + kappa * mean + k0 * whole.overall
-        return Prediction(np.clip(a, 1e-9, n - 1e-9), n, whole.phi[env], whole.mixing[env])
+        return Prediction(np.minimum(np.maximum(a, 1e-9), n - 1e-9), n, whole.phi[env], whole.mixing[env])
 
     def _told(self, h: int, tasks: Indices) -> Floats | float:
         """What features tell of a few tasks [M], without a pass over all."""

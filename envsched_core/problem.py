@@ -22,6 +22,9 @@ Floats = NDArray[np.float64]
 Indices = NDArray[np.int64]
 
 
+EVERY = slice(None)
+
+
 class Cells(NamedTuple):
     """One kind of coverage: every task lies in at most one of C cells."""
 
@@ -35,12 +38,15 @@ class Cells(NamedTuple):
     shape: Literal["factor", "turn"] = "factor"
     """factor: the value is multiplied by the rarity. turn: visits are subtracted, strictly by turns."""
 
-    def effect(self, picked: Floats) -> Floats:
-        """Factor on (or, by turns, addition to) the value of each cell's tasks [C] after `picked` picks [C]."""
-        count = self.counts + picked
+    def usual(self) -> float:
+        """Mean visits of a cell before this step."""
+        return float(self.counts.sum()) / max(len(self.counts), 1)
+
+    def effect(self, picked: Floats, usual: float, at: slice = EVERY) -> Floats:
+        """Factor on (or, by turns, addition to) the value of the tasks of the cells `at`, after `picked` picks [C]."""
+        count = self.counts[at] + picked[at]
         if self.shape == "turn":
             return -self.weight * count
-        usual = self.counts.sum() / max(len(count), 1)
         return np.asarray(((1.0 + usual) / (1.0 + count)) ** self.weight)
 
 
@@ -69,6 +75,8 @@ class Problem(NamedTuple):
     temperature: float
     gumbel: Floats
     """Gumbel numbers [N], about 0 at the edge of a batch; empty when the temperature is 0."""
+    hashes: Hashes
+    """64 bits of (seed, step, task) [N]."""
     tie: Floats
     """Seeded order in [0, 1) [N]."""
     uniform_share: float

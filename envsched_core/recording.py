@@ -16,8 +16,10 @@ from numpy.typing import NDArray
 from .catalogue import Catalogue
 from .config import Config
 from .features import PARTS, STARTS
-from .keyed import mix, unit
+from .evidence import evidence_of
+from .keyed import below, mix
 from .ledger import Ledger
+from .passes import ranks, top
 from .predictor import SHARES, Prediction, Predictor
 from .problem import Floats, Indices
 from .records import (
@@ -27,7 +29,6 @@ from .records import (
     Decision,
     Evidence,
     QuotaUse,
-    Relation,
 )
 from .selection import Batch, Chosen
 
@@ -62,7 +63,7 @@ class Recorder:
 
     def settle(self, batch: Batch, step: int, picks: Sequence[Chosen]) -> Settled:
         """How every task stands once `picks` are in the batch."""
-        keys = batch.keys(batch.gains())
+        keys = batch.scores()
         scored = [pick.score for pick in picks if pick.how == "score"]
         cutoff = min(scored) if scored else None
         return Settled(batch, step, keys, cutoff, self._outcomes(batch, step, keys, cutoff))
@@ -70,17 +71,15 @@ class Recorder:
     def _outcomes(self, batch: Batch, step: int, keys: Floats, cutoff: float | None) -> NDArray[np.int8]:
         """Outcome code [N]; later lines overrule earlier ones."""
         out = np.full(len(keys), CODE["below_cutoff"], dtype=np.int8)
-        over = keys >= (math.inf if cutoff is None else cutoff)
+        over = np.flatnonzero(keys >= (math.inf if cutoff is None else cutoff))
         if cutoff is not None and batch.penalty:
-            penalised = np.array(list(batch.penalty))
-            free = batch.keys(batch.gains(penalties=False))
-            out[penalised[free[penalised] >= cutoff]] = CODE["too_similar"]
+            held = batch.penalised()
+            out[held[batch.scores_of(held, penalties=False) >= cutoff]] = CODE["too_similar"]
         full = batch.used >= batch.limit
-        out[over & full[self.catalogue.env]] = CODE["quota_full"]
-        barred = ~batch.eligible
-        out[barred] = CODE["unavailable"]
-        out[batch.problem.reserve] = CODE["cooling_down"]  # woken or not
-        out[self.ledger.in_flight()] = CODE["in_flight"]
+        out[over[full[self.catalogue.env[over]]]] = CODE["quota_full"]
+        out[np.flatnonzero(~batch.eligible)] = CODE["unavailable"]
+        out[np.flatnonzero(batch.problem.reserve)] = CODE["cooling_down"]  # woken or not
+        out[list(self.ledger.by_task)] = CODE["in_flight"]
         for pick in batch.chosen.values():
             out[pick.task] = CODE["uniform_draw" if pick.how == "uniform" else "selected"]
         return out
@@ -94,15 +93,15 @@ class Recorder:
         chosen = np.array([pick.task for pick in picks], dtype=np.int64)
         tasks = np.concatenate([chosen, near, sample])
         kept = ["pick"] * len(chosen) + ["near_miss"] * len(near) + ["sample"] * len(sample)
-        counts = np.bincount(settled.outcome, minlength=len(OUTCOME_CODES))
+        counts = [int(np.count_nonzero(settled.outcome == code)) for code in range(len(OUTCOME_CODES))]
         return Decision(
             step=step,
             seed=self.config.seed,
             asked=asked,
             pool=len(self.catalogue),
-            eligible=int(batch.problem.eligible.sum()),
+            eligible=int(np.count_nonzero(batch.problem.eligible)),
             cutoff=_r(settled.cutoff),
-            counts={name: int(counts[i]) for i, name in enumerate(OUTCOME_CODES) if counts[i]},
+            counts={name: count for name, count in zip(OUTCOME_CODES, counts, strict=True) if count},
             sample_rate=_r(rate),
             certificate=_r(batch.certificate()) if whole else None,
             quotas=self._quotas(batch),
@@ -114,21 +113,15 @@ class Recorder:
     def _others(self, settled: Settled, n: int) -> tuple[Indices, Indices, float]:
         """Near misses (best first), the random sample of the rest, and its rate."""
         batch = settled.batch
-        rest = np.flatnonzero(batch.eligible)
-        height = settled.keys[rest].copy()
-        if batch.penalty and len(rest):  # a task held back by similarity is a near miss at its unpenalised height
-            lift = np.zeros(len(batch.eligible))
-            lift[list(batch.penalty)] = list(batch.penalty.values())
-            height += lift[rest]
-        most = min(math.ceil(self.config.near_misses * n), len(rest))
-        order = np.argpartition(-height, most - 1)[:most] if most else np.zeros(0, dtype=np.int64)
-        order = order[np.lexsort((rest[order], -height[order]))]
-        near = rest[order]
-        others = np.delete(rest, order)
-        rate = min(1.0, self.config.sample * n / max(len(others), 1))
-        position = batch.position - n
-        hashes = mix(self.catalogue.hashes[others], self.config.seed, settled.step, SAMPLE, position)
-        return near, others[unit(hashes) < rate], rate
+        height = np.where(batch.eligible, settled.keys, -math.inf)
+        if batch.penalty:  # a task held back by similarity is a near miss at its unpenalised height
+            height[batch.penalised()] += list(batch.penalty.values())
+        left = int(np.count_nonzero(batch.eligible))
+        near = top(height, min(math.ceil(self.config.near_misses * n), left))
+        rate = min(1.0, self.config.sample * n / max(left - len(near), 1))
+        drawn = below(mix(batch.problem.hashes, SAMPLE, batch.position - n), rate) & batch.eligible
+        drawn[near] = False
+        return near, np.flatnonzero(drawn), rate
 
     def _quotas(self, batch: Batch) -> tuple[QuotaUse, ...]:
         envs = np.flatnonzero((batch.used > 0) | (batch.block_count > 0) | (batch.floor > 0))
@@ -148,52 +141,69 @@ class Recorder:
         """Full records of `tasks` [M]."""
         if not len(tasks):
             return ()
-        sources = self.predictor.sources(tasks)
+        sources, moments = self.predictor.sources(tasks), self.predictor.moments
         prediction = self.predictor.predict(tasks)
         low, high = prediction.interval()
         numbers = (prediction.mean, prediction.variance, prediction.sd, low, high)
-        facts = _Facts(
-            numbers=_rounded(np.column_stack([*numbers, prediction.usable(self.config.group_size), prediction.n])),
-            shares=_rounded(sources / sources.sum(axis=1, keepdims=True)),
-            states=self.states()[tasks].tolist(),
-            ranks=settled.ranks(tasks).tolist(),
-            costs=self._costs(tasks),
-            logits=self._logits(tasks, kept),
+        numbers = (*numbers, prediction.usable(self.config.group_size), prediction.n)
+        rows = _rounded(np.column_stack(numbers))
+        most = np.array([EVIDENCE_KEPT[kind] for kind in kept])
+        columns = (
+            tasks.tolist(),
+            kept,
+            self._scored(settled, tasks),
+            rows,
+            _rounded(sources / sources.sum(axis=1, keepdims=True)),
+            self.states(tasks).tolist(),
+            settled.ranks(tasks).tolist(),
+            moments.groups[tasks].tolist(),
+            moments.last_step[tasks].tolist(),
+            self._costs(tasks),
+            self._logits(tasks, kept),
+            evidence_of(self.predictor, self.catalogue, tasks, most, [row[-1] for row in rows]),
         )
-        return tuple(
-            self._candidate(settled, int(task), kind, facts, i)
-            for i, (task, kind) in enumerate(zip(tasks, kept, strict=True))
-        )
+        return tuple(self._candidate(settled, _Facts._make(facts)) for facts in zip(*columns, strict=True))
 
-    def _candidate(self, settled: Settled, task: int, kept: str, facts: _Facts, i: int) -> Candidate:
-        batch, spec, moments = settled.batch, self.catalogue.tasks[task], self.predictor.moments
-        pick = batch.chosen.get(task)
-        terms = pick.terms if pick else batch.terms_of(task)
-        last = int(moments.last_step[task])
-        mean, variance, sd, low, high, usable, rollouts = facts.numbers[i]
+    def _scored(self, settled: Settled, tasks: Indices) -> list[tuple[float, dict[str, float]]]:
+        """Score and terms of each of `tasks` [M]."""
+        batch = settled.batch
+        batch.look_up(tasks)
+        picks = [batch.chosen.get(task) for task in tasks.tolist()]
+        terms = [pick.terms if pick else batch.terms_of(task) for task, pick in zip(tasks.tolist(), picks, strict=True)]
+        keys = settled.keys[tasks].tolist()
+        scores = [pick.score if pick else key for pick, key in zip(picks, keys, strict=True)]
+        values = np.round([*scores, *(value for some in terms for value in some.values())], 12).tolist()
+        rest = iter(values[len(scores) :])
+        return [(score, {name: next(rest) for name in some}) for score, some in zip(values, terms, strict=False)]
+
+    def _candidate(self, settled: Settled, facts: _Facts) -> Candidate:
+        task, batch = facts.task, settled.batch
+        spec, pick = self.catalogue.tasks[task], batch.chosen.get(task)
+        score, terms = facts.scored
+        mean, variance, sd, low, high, usable, rollouts = facts.numbers
         return Candidate(
             env=spec.env,
             task=spec.task,
-            kept_as=kept,  # type: ignore[arg-type]  # one of the literals
+            kept_as=facts.kept,  # type: ignore[arg-type]  # one of the literals
             outcome=OUTCOME_CODES[settled.outcome[task]],
             position=pick.position if pick else None,
             pick_id=self.ledger.by_task.get(task) if pick else None,
-            score=_r(pick.score if pick else float(settled.keys[task])),
-            rank=facts.ranks[i],
-            terms={name: _r(value) for name, value in terms.items()},
+            score=score,
+            rank=facts.rank,
+            terms=terms,
             mean=mean,
             variance=variance,
             sd=sd,
             low=low,
             high=high,
             usable=usable,
-            shares=dict(zip(SHARES, facts.shares[i], strict=True)),
+            shares=dict(zip(SHARES, facts.shares, strict=True)),
             rollouts=rollouts,
-            state=EVIDENCE_STATES[facts.states[i]],  # type: ignore[arg-type]  # one of the literals
-            groups=int(moments.groups[task]),
-            last_step=last if last >= 0 else None,
-            details={**self._details(settled, task, pick), **facts.costs[i], **facts.logits[i]},
-            evidence=self._evidence(task, EVIDENCE_KEPT[kept], rollouts),
+            state=EVIDENCE_STATES[facts.state],  # type: ignore[arg-type]  # one of the literals
+            groups=facts.groups,
+            last_step=facts.last if facts.last >= 0 else None,
+            details={**self._details(settled, task, pick), **facts.costs, **facts.logits},
+            evidence=facts.evidence,
         )
 
     def _details(self, settled: Settled, task: int, pick: Chosen | None) -> dict[str, float | str]:
@@ -263,38 +273,17 @@ class Recorder:
             return "all its recorded groups have been drawn"
         return "its pick of this step was released"
 
-    def _evidence(self, task: int, most: int, total: float) -> tuple[Evidence, ...]:
-        relations, others, weights, counts = self.predictor.neighbours(task)
-        if not counts.any():
-            return ()
-        moments, h = self.predictor.moments, self.predictor.point.h
-        order = np.lexsort((others, -counts))[:most]
-        scale = float(moments.discount.scale()[h])
-        kept = [int(k) for k in order if counts[k] > 0]
-        return tuple(
-            Evidence(
-                env=self.catalogue.tasks[others[k]].env,
-                task=self.catalogue.tasks[others[k]].task,
-                relation=_relation(relations[k]),
-                weight=_r(weights[k]),
-                share=_r(counts[k] / total),
-                mean=_r(moments.s[h][others[k]] / moments.n[h][others[k]]),
-                rollouts=_r(scale * moments.n[h][others[k]]),
-                last_step=int(moments.last_step[others[k]]),
-            )
-            for k in kept
-        )
-
     # ------------------------------------------------------------------ every task
 
-    def states(self) -> NDArray[np.int8]:
-        """Evidence state [N] as an index into EVIDENCE_STATES."""
+    def states(self, tasks: Indices | None = None) -> NDArray[np.int8]:
+        """Evidence state of `tasks` [M] (all N when None) as an index into EVIDENCE_STATES."""
+        at: Any = slice(None) if tasks is None else tasks
         p, m = self.predictor, self.predictor.moments
         point = p.point
-        near = (point.tau_within * p.spread["wn"][point.h] + point.tau_cross * p.spread["xn"][point.h]) > 0
-        out: NDArray[np.int8] = (m.env_n[point.h] > 0)[m.env].astype(np.int8)
+        near = point.tau_within * p.spread["wn"][point.h][at] + point.tau_cross * p.spread["xn"][point.h][at] > 0
+        out: NDArray[np.int8] = (m.env_n[point.h] > 0)[m.env[at]].astype(np.int8)
         out[near] = 2
-        out[m.n[point.h] > 0] = 3
+        out[m.n[point.h][at] > 0] = 3
         return out
 
     def scores(self, settled: Settled) -> StepScores:
@@ -315,17 +304,24 @@ class Recorder:
 
 
 class _Facts(NamedTuple):
-    """What is written of each of M candidates, computed together."""
+    """What is written of one candidate; computed for all candidates together."""
 
-    numbers: list[list[float]]
+    task: int
+    kept: str
+    scored: tuple[float, dict[str, float]]
+    """Score and terms."""
+    numbers: list[float]
     """Mean, variance, sd, low, high, usable, rollouts."""
-    shares: list[list[float]]
-    states: list[int]
-    ranks: list[int]
-    costs: list[dict[str, float]]
+    shares: list[float]
+    state: int
+    rank: int
+    groups: int
+    last: int
+    costs: dict[str, float]
     """Expected and usual cost; empty without."""
-    logits: list[dict[str, float]]
+    logits: dict[str, float]
     """What each kind of feature adds to the predicted logit; empty without."""
+    evidence: tuple[Evidence, ...]
 
 
 class Settled(NamedTuple):
@@ -345,13 +341,10 @@ class Settled(NamedTuple):
     def ranks(self, tasks: Indices) -> NDArray[np.int32]:
         """The same of `tasks` [M]."""
         eligible, first = self.batch.problem.eligible, self.batch.initial
-        ordered = np.sort(first[eligible])
-        rank = len(ordered) - np.searchsorted(ordered, first[tasks], side="right") + 1
-        return np.where(eligible[tasks], rank, 0).astype(np.int32)
-
-
-def _relation(name: str) -> Relation:
-    return "own" if name == "own" else "within" if name == "within" else "cross"
+        known, rank = eligible[tasks], np.zeros(len(tasks), dtype=np.int32)
+        if known.any():
+            rank[known] = ranks(first[tasks[known]], first if eligible.all() else first[eligible])
+        return rank
 
 
 def _rounded(array: Floats) -> list[list[float]]:

@@ -32,8 +32,12 @@ Indices = NDArray[np.int64]
 
 PRECISION, PRECISION_OF_ALL = 1.0, 0.05
 """First precision of a weight (in logits^-2), and of the column of ones."""
-ROUNDS = 8
-"""Newton steps; the coefficients are bounded, so that no step can run away."""
+ROUNDS = 16
+"""Most Newton steps; six or seven are usual."""
+HALVINGS = 20
+"""Most halvings of one step: a whole step may overshoot where predictions are near 0 or 1, and never come back."""
+SLACK = 1e-12
+"""Relative rise of the objective that is taken for rounding."""
 MOST = 128
 """Groups taken in at once; more are taken in one such block after the other (a solve costs their cube)."""
 CLOSE = 1e-10
@@ -99,7 +103,7 @@ class Regression:
         for start in range(0, len(tasks), MOST):
             part = slice(start, start + MOST)
             rows = self.features.rows(tasks[part])
-            columns, where = np.unique(rows.indices, return_inverse=True)
+            columns, where = np.unique(rows.indices.astype(np.int64), return_inverse=True)
             dense = np.zeros((rows.shape[0], len(columns)))
             dense[np.repeat(np.arange(rows.shape[0]), np.diff(rows.indptr)), where] = rows.data
             for h in range(len(self.rates)):
@@ -110,14 +114,7 @@ class Regression:
         mean, precision = self.mean[h, columns], self.precision[h, columns]
         scaled = rows / precision
         kernel, start = scaled @ rows.T, rows @ mean
-        coefficient = np.zeros(len(means))
-        for _ in range(ROUNDS):
-            chance = special.expit(start + kernel @ coefficient)
-            off = coefficient - counts * (means - chance)
-            if np.abs(off).max(initial=0.0) < CLOSE:
-                break
-            slope = np.eye(len(means)) + (counts * chance * (1.0 - chance))[:, None] * kernel
-            coefficient = np.clip(coefficient - np.linalg.solve(slope, off), -counts * (1.0 - means), counts * means)
+        coefficient = _mode(kernel, start, means, counts)
         chance = special.expit(start + kernel @ coefficient)
         self.mean[h, columns] = mean + scaled.T @ coefficient
         self.precision[h, columns] = precision + (counts * chance * (1.0 - chance)) @ rows**2
@@ -141,3 +138,33 @@ class Regression:
             here[:, ENV_FROM:] = own.reshape(len(saved), -1)
         self.now = int(state["now"])
         self._predicted.clear()
+
+
+def _mode(kernel: Floats, start: Floats, means: Floats, counts: Floats) -> Floats:
+    """Coefficients [B] of the mode: damped Newton on 1/2 c' K c + sum n (log(1 + e^z) - m z), z = start + K c.
+
+    That is convex, and a step is halved until it does not rise, so that it ends at the mode from any start.
+    """
+
+    def objective(coefficient: Floats, carried: Floats) -> float:
+        z = start + carried
+        return float(0.5 * coefficient @ carried + counts @ (np.logaddexp(0.0, z) - means * z))
+
+    coefficient, carried = np.zeros(len(means)), np.zeros(len(means))
+    reached = objective(coefficient, carried)
+    for _ in range(ROUNDS):
+        chance = special.expit(start + carried)
+        off = coefficient - counts * (means - chance)
+        if np.abs(off).max(initial=0.0) < CLOSE:
+            break
+        slope = np.eye(len(means)) + (counts * chance * (1.0 - chance))[:, None] * kernel
+        step = np.linalg.solve(slope, off)
+        for halving in range(HALVINGS):
+            tried = coefficient - 0.5**halving * step
+            value = objective(tried, kernel @ tried)
+            if value <= reached + SLACK * abs(reached):
+                break
+        else:
+            break
+        coefficient, carried, reached = tried, kernel @ tried, value
+    return coefficient

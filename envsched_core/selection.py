@@ -1,14 +1,8 @@
 """The batch: exact lazy greedy on value x coverage - similarity penalty, under quotas.
 
-    gain_i = value_i x product over cells c of i of ((1 + mean n) / (1 + n_c + m_c)) ^ w_c
-             - w_r sum over j in S of sim(i, j) sqrt(value_i value_j)
-
-with n_c the discounted visits of a cell and m_c the picks of this step (problem.py); each factor enters the
-record as the signed term that it adds. Gains only fall as the batch S grows, so a stale score is an upper bound
-and lazy greedy picks what the naive loop would (a test). With a temperature the score is the gain times exp(T Gumbel): the same order as
-log gain + T Gumbel, in the gain's own unit, so that the draw is one more signed term. Scores are compared
-after rounding to 1e-9; ties go by a seeded order, itself a term below 1e-10. Everything recorded about a
-decision is taken from here at the moment of picking.
+Gains (scores.py) only fall as the batch S grows, so a stale score is an upper bound and lazy greedy picks what the
+naive loop would (a test). A step scores all N tasks once; the loop then works on the best few thousand of them.
+Everything recorded about a decision is taken from here at the moment of picking.
 """
 
 from __future__ import annotations
@@ -16,26 +10,22 @@ from __future__ import annotations
 import copy
 import heapq
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .keyed import mix, unit
-from .problem import Floats, Indices, Problem
+from .keyed import mix, mix_each, unit
+from .passes import places_in_groups, threshold, top
+from .problem import Floats, Problem
 from .records import Relaxation
+from .scores import Scores
 
 __all__ = ["Batch", "Chosen"]
 
 How = Literal["score", "uniform", "pinned", "floor", "relaxed"]
 
-DIGITS = 9
-"""Decimals to which scores are compared."""
-TIE = 1e-10
-"""Size of the tie-break term: below the rounding, so it never outweighs a score."""
-FLOOR = 1e-9
-"""Gains at or below 0 count as this much in a draw."""
 COIN, DRAW = 1, 2  # keys that tell the coin of a position from its draw
 
 
@@ -50,22 +40,18 @@ class Chosen(NamedTuple):
     terms: dict[str, float]
 
 
-class Batch:
+class Batch(Scores):
     """The batch of one step as it grows; several asks may share it."""
 
     def __init__(self, problem: Problem) -> None:
         """Computes the score of every task for an empty batch."""
-        p = self.problem = problem
+        super().__init__(problem)
+        p = self.problem
         n_env = len(p.limit)
-        self.static: Floats = np.sum(list(p.terms.values()), axis=0) if p.terms else np.zeros(len(p.env))
-        self.factor = np.exp(p.temperature * p.gumbel) if p.temperature > 0 else None
         self.eligible = p.eligible.copy()
         self.reserve = p.reserve.copy()
         self.limit, self.floor = p.limit.copy(), p.floor.copy()
         self.used = np.zeros(n_env, dtype=np.int64)
-        self.picked = [np.zeros(len(c.counts)) for c in p.cells]
-        self.effect = [c.effect(m) for c, m in zip(p.cells, self.picked, strict=True)]
-        self.penalty: dict[int, float] = {}
         self.chosen: dict[int, Chosen] = {}
         self.position = 0
         self.pinned = list(dict.fromkeys(p.pinned))
@@ -74,74 +60,19 @@ class Batch:
         self.price = np.zeros(n_env)
         self.block_count = np.zeros(n_env, dtype=np.int64)
         self.relaxed: list[Relaxation] = []
-        self.initial_gain = self.gains()
-        self.initial = self.keys(self.initial_gain)
         self._heap: list[tuple[float, int]] = []
-        self._rest: Indices = np.zeros(0, dtype=np.int64)
         self._bound = -math.inf
-        self._fill()
-
-    # ------------------------------------------------------------------ scores
-
-    def gains(self, *, penalties: bool = True) -> Floats:
-        """Gain [N] of adding each task to the batch as it stands, with or without the similarity penalty."""
-        out = self.static.copy()
-        for cells, effect in zip(self.problem.cells, self.effect, strict=True):
-            if cells.shape == "turn":
-                out += np.append(effect, 0.0)[cells.cell]
-            else:
-                out *= np.append(effect, 1.0)[cells.cell]
-        if penalties and self.penalty:
-            out[list(self.penalty)] -= list(self.penalty.values())
-        return out
-
-    def keys(self, gains: Floats) -> Floats:
-        """Scores [N]: drawn, rounded, ties broken."""
-        scores = gains if self.factor is None else np.maximum(gains, FLOOR) * self.factor
-        return np.round(scores, DIGITS) + TIE * self.problem.tie
-
-    def terms_of(self, task: int) -> dict[str, float]:
-        """Signed terms of one task against the batch as it stands; they sum to its score."""
-        p = self.problem
-        terms = {name: float(values[task]) for name, values in p.terms.items()}
-        value = float(self.static[task])
-        for term, covered in self._covered(task, value):
-            terms[term] = covered - value
-            value = covered
-        if task in self.penalty:
-            terms["similarity_penalty"] = -self.penalty[task]
-        if self.factor is not None:
-            gain = self._gain(task)
-            terms["draw"] = float(max(gain, FLOOR) * self.factor[task]) - gain
-        terms["tie_break"] = TIE * float(p.tie[task])
-        return terms
-
-    def _covered(self, task: int, value: float) -> Iterator[tuple[str, float]]:
-        """Each coverage term of a task, with its value once that term is in."""
-        for cells, effect in zip(self.problem.cells, self.effect, strict=True):
-            cell = cells.cell[task]
-            if cell >= 0:
-                value = value + float(effect[cell]) if cells.shape == "turn" else value * float(effect[cell])
-                yield cells.term, value
-
-    def _gain(self, task: int) -> float:
-        gain = float(self.static[task])
-        for _, gain in self._covered(task, gain):
-            pass
-        return gain - self.penalty.get(task, 0.0)
-
-    def _key(self, task: int) -> float:
-        gain = self._gain(task)
-        score = gain if self.factor is None else max(gain, FLOOR) * float(self.factor[task])
-        return float(np.round(score, DIGITS)) + TIE * float(self.problem.tie[task])
+        self.initial = self.scores()
+        self._fill(self.initial)
 
     # ------------------------------------------------------------------ the greedy loop
 
     def choose(self, n: int) -> list[Chosen]:
         """Add up to `n` picks; fewer only when no task is left (recorded as a shortfall)."""
         picks: list[Chosen] = []
-        for _ in range(n):
-            pick = self._next()
+        drawn = self._coins(n)
+        for k in range(n):
+            pick = self._next(drawn[k])
             if pick is None:
                 self.relaxed.append(Relaxation("shortfall", "", n, len(picks)))
                 break
@@ -150,23 +81,24 @@ class Batch:
             self._give_up_floors(self.used < self.floor)
         return picks
 
-    def _next(self) -> Chosen | None:
+    def _next(self, drawn: bool) -> Chosen | None:
+        """The next pick; `drawn` says that its position is one for a uniform draw."""
         while self.pinned:
             task = self.pinned.pop(0)
             if self.eligible[task]:
                 return self._take(task, "pinned")
-        if self._coin() and (drawn := self._draw_uniform()) is not None:
-            return self._take(drawn, "uniform")
+        if drawn and (task := self._draw_uniform()) is not None:
+            return self._take(task, "uniform")
         due = self._due_floors()
-        if due.any():
+        if due is not None:
             best = self._best(due[self.problem.env])
             if best is not None:
                 return self._take(best, "floor")
             self._give_up_floors(due)
-        top = self._pop()
-        if top is None:
-            return self._relax()
-        return self._take(top, "relaxed" if self.problem.reserve[top] else "score")
+        first = self._pop()
+        if first is None:
+            return self._relax(drawn)
+        return self._take(first, "relaxed" if self.problem.reserve[first] else "score")
 
     def _take(self, task: int, how: How) -> Chosen:
         key, gain, terms = self._key(task), self._gain(task), self.terms_of(task)
@@ -185,22 +117,6 @@ class Batch:
             limit, used = int(self.problem.limit[env]), int(self.used[env])
             self.relaxed.append(Relaxation("quota", self.problem.env_names[env], limit, used))
 
-    def _visit(self, task: int, sign: float) -> None:
-        """Put a pick into (or take it out of) its cells and its neighbours' penalties."""
-        p = self.problem
-        for k, cells in enumerate(p.cells):
-            cell = cells.cell[task]
-            if cell >= 0:
-                self.picked[k][cell] += sign
-                self.effect[k] = cells.effect(self.picked[k])
-        if p.weight_similarity == 0.0:
-            return
-        others, similarity = p.similar(task)
-        root = p.weight_similarity * math.sqrt(max(float(p.value[task]), 0.0))
-        shared = root * similarity * np.sqrt(np.maximum(p.value[others], 0.0))
-        for other, penalty in zip(others.tolist(), shared.tolist(), strict=True):
-            self.penalty[other] = max(self.penalty.get(other, 0.0) + sign * penalty, 0.0)
-
     def _pop(self) -> int | None:
         """The task with the highest score whose environment has room; notes those its quota stopped."""
         while True:
@@ -217,7 +133,7 @@ class Batch:
                     return task
                 self.blocked[task] = (self.position, key)
                 self.block_count[env] += 1
-            elif len(self._rest):
+            elif self._bound > -math.inf:
                 self._extend()
             else:
                 return None
@@ -230,38 +146,37 @@ class Batch:
             env = self.problem.env[task]
             self.price[env] = max(self.price[env], key - taken)
 
-    # The heap holds the best tasks only; `_bound` is the best score outside it (an upper bound, since
-    # scores only fall), and the rest is added in growing blocks when the heap's best falls below it.
+    # The heap holds the best tasks only. All others score less than `_bound` (scores only fall); they are added in
+    # growing blocks when the heap's best falls below it.
 
-    def _fill(self) -> None:
-        tasks = np.flatnonzero(self.eligible)
-        if self.blocked:  # they wait until their quota is relaxed
-            tasks = tasks[~np.isin(tasks, list(self.blocked))]
-        keys = self.keys(self.gains())[tasks]
-        self._heap, self._rest, self._rest_keys = [], tasks, keys
+    def _fill(self, scores: Floats | None = None) -> None:
+        self._rest = np.where(self.eligible, self.scores() if scores is None else scores, -math.inf)
+        self._rest[list(self.blocked)] = -math.inf  # they wait until their quota is relaxed
+        self._heap, self._facts = [], {}
         self._block = max(1024, 8 * self.problem.size)
         self._extend()
 
     def _extend(self) -> None:
-        tasks, keys = self._rest, self._rest_keys
-        if len(tasks) > self._block:
-            order = np.argpartition(-keys, self._block)
-            first, later = order[: self._block], order[self._block :]
-            self._rest, self._rest_keys = tasks[later], keys[later]
-            self._bound = float(self._rest_keys.max())
-            tasks, keys = tasks[first], keys[first]
-        else:
-            self._rest, self._rest_keys = tasks[:0], keys[:0]
-            self._bound = -math.inf
-        self._heap += zip((-keys).tolist(), tasks.tolist(), strict=True)
+        self._bound = threshold(self._rest, self._block)
+        inside = self._rest >= self._bound if self._bound > -math.inf else self._rest > -math.inf
+        tasks = np.flatnonzero(inside)
+        self.look_up(tasks)
+        self._heap += zip((-self._rest[tasks]).tolist(), tasks.tolist(), strict=True)
         heapq.heapify(self._heap)
+        self._rest[tasks] = -math.inf
         self._block *= 2
 
     # ------------------------------------------------------------------ uniform draws, floors, relaxation
 
-    def _coin(self) -> bool:
-        p = self.problem
-        return bool(p.uniform_share > 0 and unit(mix(p.seed_hash, COIN, self.position))[0] < p.uniform_share)
+    def _coins(self, n: int) -> Sequence[bool]:
+        """Whether each of the next `n` positions is for a uniform draw; no more than there are tasks to pick."""
+        p, n = self.problem, min(n, len(self.eligible) + 1)
+        if p.uniform_share <= 0:
+            return [False] * n
+        positions = np.arange(self.position, self.position + n)
+        hashes = mix_each(np.repeat(mix(p.seed_hash, COIN), n), positions)
+        drawn: list[bool] = (unit(hashes) < p.uniform_share).tolist()
+        return drawn
 
     def _draw_uniform(self) -> int | None:
         """A uniform draw from the tasks that may still be picked: by rejection, so that it costs no pass over N."""
@@ -273,12 +188,14 @@ class Batch:
         left = np.flatnonzero(self.eligible & (self.used < self.limit)[p.env])
         return int(left[int(unit(mix(p.seed_hash, DRAW, self.position, 64))[0] * len(left))]) if len(left) else None
 
-    def _due_floors(self) -> NDArray[np.bool_]:
-        """Environments [E] behind their floor: it is due evenly over the step, so that small asks keep it too."""
+    def _due_floors(self) -> NDArray[np.bool_] | None:
+        """Environments [E] behind their floor, if any: due evenly over the step, so that small asks keep it too."""
         p = self.problem
+        if not self.floor.any():
+            return None
         due = np.ceil(self.floor * min((self.position + 1) / p.size, 1.0) - 1e-9)
         behind: NDArray[np.bool_] = self.used < due
-        return behind
+        return behind if behind.any() else None
 
     def _give_up_floors(self, envs: NDArray[np.bool_]) -> None:
         for env in np.flatnonzero(envs):
@@ -287,11 +204,11 @@ class Batch:
             self.floor[env] = used
 
     def _best(self, allowed: NDArray[np.bool_]) -> int | None:
-        """The highest score among `allowed` [N] by a plain pass."""
+        """The highest score among `allowed` [N] by a plain pass over them."""
         left = np.flatnonzero(self.eligible & allowed)
-        return int(left[np.argmax(self.keys(self.gains())[left])]) if len(left) else None
+        return int(left[np.argmax(self.scores_of(left))]) if len(left) else None
 
-    def _relax(self) -> Chosen | None:
+    def _relax(self, drawn: bool) -> Chosen | None:
         """Nothing fits: give the least exceeded quota one more pick, then wake resting tasks, else give up."""
         p = self.problem
         if not self.eligible.any():
@@ -301,7 +218,7 @@ class Batch:
             self.reserve[:] = False
             self.relaxed.append(Relaxation("cool_down", "", 0, int(self.eligible.sum())))
             self._fill()
-            return self._next()
+            return self._next(drawn)
         open_env = np.unique(p.env[self.eligible])
         excess = (self.used - p.limit)[open_env]
         allowed = np.isin(p.env, open_env[excess == excess.min()])
@@ -344,7 +261,7 @@ class Batch:
         for name in self.SAVED:
             setattr(self, name, copy.copy(state[name]))
         self.picked = [np.array(m) for m in state["picked"]]
-        self.effect = [c.effect(m) for c, m in zip(self.problem.cells, self.picked, strict=True)]
+        self.effect = self._effects()
         self.penalty = {int(task): float(penalty) for task, penalty in state["penalty"]}
         self.blocked = {int(task): (int(position), float(key)) for task, position, key in state["blocked"]}
         self.chosen = {int(fields[0]): Chosen(*fields) for fields in state["chosen"]}
@@ -369,20 +286,14 @@ class Batch:
         """
         if self.factor is not None or not self.chosen:
             return None
-        order = np.flatnonzero(self.problem.eligible)
-        order = order[np.argsort(-self.initial_gain[order], kind="stable")]
-        env = self.problem.env[order]
-        place = _place_in_group(env)
-        best = self.initial_gain[order][place < self.limit[env]][: len(self.chosen)].sum()
+        p, n = self.problem, len(self.chosen)
+        gains = np.where(p.eligible, self.first_gains(), -math.inf)
+        most, kept = n, np.zeros(0)
+        while len(kept) < n and most < 8 * len(gains):  # the best of all, until the quotas leave enough of them
+            most *= 8
+            order = top(gains, most)
+            env = p.env[order]
+            kept = gains[order][places_in_groups(env) < self.limit[env]]
+        best = kept[:n].sum()
         reached = sum(pick.gain for pick in self.chosen.values())
         return float(min(max(reached / best, 0.0), 1.0)) if best > 0 else None
-
-
-def _place_in_group(groups: Indices) -> Indices:
-    """0-based place of each element among its equals, in order."""
-    order = np.argsort(groups, kind="stable")
-    counts = np.bincount(groups) if len(groups) else np.zeros(0, dtype=np.int64)
-    starts = np.repeat(np.cumsum(counts) - counts, counts)
-    place = np.empty(len(groups), dtype=np.int64)
-    place[order] = np.arange(len(groups)) - starts
-    return place

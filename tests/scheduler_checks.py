@@ -276,6 +276,9 @@ def check_other_grids_are_refused_other_weights_are_not(make: Make) -> None:
         make(half_lives=(0.0, 3.0, 9.0)).load_state_dict(saved.state_dict())
     with pytest.raises(ContractError, match="format"):
         make().load_state_dict({})
+    for number, said in ((1, "older"), (99, "newer")):
+        with pytest.raises(ContractError, match=f"format {number} is {said}"):
+            make().load_state_dict({**saved.state_dict(), "format": number})
 
 
 def check_explain_after_news(make: Make) -> None:

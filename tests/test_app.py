@@ -7,6 +7,8 @@ import pandas as pd
 import pytest
 from small_run import HOSTILE, write_log, write_run
 
+from envsched_core.store import RunReader
+
 pytest.importorskip("streamlit")
 parts = pytest.importorskip("envsched_dashboard.parts")
 
@@ -58,7 +60,9 @@ def test_headline_numbers_equal_a_direct_computation(runs, monkeypatch):
     test = app(runs, monkeypatch, run="demo")
     metrics = {metric.label: metric.value for metric in test.metric}
     assert (metrics["Picks"], metrics["Steps"]) == ("32", "4")
-    assert metrics["Informative groups"] == "74%"
+    groups = [event.data for event, *_ in RunReader(runs / "demo").events() if event.kind == "observed"]
+    mixed = [len(set(group.rewards)) > 1 for group in groups if len(group.rewards) > 1]
+    assert metrics["Informative groups"] == f"{sum(mixed) / len(mixed):.0%}"
     assert "8 picks wait for their results" in test.subheader[0].value
 
 

@@ -90,7 +90,9 @@ def test_tasks_that_join_later_change_no_earlier_row(tasks, first) -> None:
     after = features.rows(np.arange(known)).toarray()
     assert np.array_equal(after[:, :columns], before)
     assert not after[:, columns:].any()
-    assert np.array_equal(features.rows(np.arange(len(tasks))).toarray(), features_of(tasks).rows(range_of(tasks)).toarray())
+    assert np.array_equal(
+        features.rows(np.arange(len(tasks))).toarray(), features_of(tasks).rows(range_of(tasks)).toarray()
+    )
 
 
 def range_of(tasks: list[TaskSpec]) -> np.ndarray:

@@ -63,6 +63,40 @@ def test_shares_make_up_the_mean(driven) -> None:
     assert sources.min() >= 0
 
 
+def test_the_mean_is_the_mean_of_its_sources(driven) -> None:
+    """Every source has its own mean; weighted by their shares they are the prediction."""
+    predictor, m = driven.predictor, driven.predictor.moments
+    p, tasks = predictor.point, np.arange(len(driven.catalogue))
+    assert p.features_share == 0.5
+    whole = predictor.environments(p.h)
+
+    def ratio(total: np.ndarray, count: np.ndarray) -> np.ndarray:
+        return np.divide(total, count, out=np.zeros_like(total), where=count > 0)
+
+    means = np.column_stack(
+        [
+            ratio(m.s[p.h], m.n[p.h]),
+            ratio(predictor.spread["ws"][p.h], predictor.spread["wn"][p.h]),
+            ratio(predictor.spread["xs"][p.h], predictor.spread["xn"][p.h]),
+            whole.mean[m.env],
+            predictor.regression.predict_all(p.h),
+            np.full(len(tasks), whole.overall),
+        ]
+    )
+    sources = predictor.sources(tasks)
+    shares = sources / sources.sum(axis=1, keepdims=True)
+    assert (shares[:, SHARES.index("features")] > 0).all()
+    assert (shares * means).sum(axis=1) == pytest.approx(predictor.predict().mean, rel=1e-12)
+
+
+def test_trust_tells_what_features_are_worth(driven) -> None:
+    predictor = driven.predictor
+    trust = predictor.trust()
+    without = [k for k, point in enumerate(predictor.points) if point.features_share == 0]
+    assert trust.features_share == predictor.point.features_share
+    assert trust.loglik_no_features == predictor.loglik[without].max()
+
+
 def test_neighbours_add_up_to_their_sources(driven) -> None:
     predictor = driven.predictor
     for task in range(len(driven.catalogue)):

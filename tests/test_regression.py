@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from scheduler_checks import drive, invented_tasks
 from scipy.special import expit
 
@@ -29,7 +27,8 @@ def batch(seed: int, size: int, most: float = 8.0) -> tuple[np.ndarray, np.ndarr
     return rng.integers(0, 36, size), rng.integers(0, 5, size) / 4.0, rng.uniform(0.5, most, (2, size))
 
 
-@given(st.integers(0, 10_000), st.integers(1, 40))
+@pytest.mark.parametrize("size", [1, 2, 5, 16, 40])
+@pytest.mark.parametrize("seed", [0, 33, 34, 35])
 def test_the_gradient_vanishes_at_the_mode(seed: int, size: int) -> None:
     regression = regression_of(invented_tasks())
     regression.observe(*batch(seed + 1, 12))
@@ -46,10 +45,10 @@ def test_the_gradient_vanishes_at_the_mode(seed: int, size: int) -> None:
         assert regression.precision[h] == pytest.approx(curvature, rel=1e-6)
 
 
-@given(st.integers(0, 10_000), st.randoms())
-def test_the_order_of_groups_in_a_batch_does_not_matter(seed: int, random) -> None:
+@pytest.mark.parametrize("seed", range(5))
+def test_the_order_of_groups_in_a_batch_does_not_matter(seed: int) -> None:
     tasks, means, counts = batch(seed, 24)
-    order = np.array(random.sample(range(24), 24))
+    order = np.random.default_rng(seed).permutation(24)
     one, other = regression_of(invented_tasks()), regression_of(invented_tasks())
     one.observe(tasks, means, counts)
     other.observe(tasks[order], means[order], counts[:, order])
@@ -73,6 +72,22 @@ def test_precision_decays_to_its_first_value_and_means_stay() -> None:
     assert regression.now == 5_000
 
 
+def test_a_surprise_after_certainty_is_no_runaway() -> None:
+    """All right for long, then all wrong: undamped Newton steps would leap from bound to bound for ever."""
+    regression = regression_of(invented_tasks())
+    for _ in range(30):
+        regression.observe(np.arange(36), np.ones(36), np.full((2, 36), 8.0))
+    before = regression.predict_all(0).copy()
+    tasks, counts = np.arange(12), np.full((2, 12), 8.0)
+    mean, precision = regression.mean[0].copy(), regression.precision[0].copy()
+    regression.observe(tasks, np.zeros(12), counts)
+    rows = regression.features.rows(tasks)
+    pull = rows.T @ (-counts[0] * expit(rows @ regression.mean[0]))
+    assert np.abs(pull - precision * (regression.mean[0] - mean)).max() < 1e-6
+    after = regression.predict_all(0)
+    assert (after[:12] < before[:12]).all()
+
+
 @pytest.mark.parametrize("reward", [0.0, 1.0])
 @pytest.mark.parametrize("count", [1.0, 1e4, 1e9])
 def test_nothing_runs_away(reward: float, count: float) -> None:
@@ -88,7 +103,7 @@ def test_nothing_runs_away(reward: float, count: float) -> None:
     assert (regression.precision > 0).all()
 
 
-@given(st.integers(0, 10_000))
+@pytest.mark.parametrize("seed", range(3))
 def test_extreme_and_contrary_rewards_give_finite_numbers(seed: int) -> None:
     regression = regression_of(invented_tasks())
     rng = np.random.default_rng(seed)

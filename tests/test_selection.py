@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import permutations
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -17,7 +19,9 @@ from envsched_core.selection import Batch
 N = 60
 
 
-def problem(seed: int, *, temperature: float = 0.0, limit: int = 4, ties: bool = False, n: int = N) -> Problem:
+def problem(
+    seed: int, *, temperature: float = 0.0, limit: int = 4, ties: bool = False, n: int = N, turns: bool = False
+) -> Problem:
     rng = np.random.default_rng(seed)
     env, pattern = rng.integers(0, 6, n), rng.integers(-1, 4, n)
     value = np.full(n, 0.3) if ties else rng.random(n)
@@ -32,8 +36,8 @@ def problem(seed: int, *, temperature: float = 0.0, limit: int = 4, ties: bool =
         terms={"exploitation": value},
         value=value,
         cells=[
-            Cells("coverage_environment", env, rng.random(6) * 3, 0.2),
-            Cells("coverage_pattern", pattern, rng.random(4), 0.1),
+            Cells("coverage_environment", env, rng.random(6) * 3, 1.0, "turn" if turns else "factor"),
+            Cells("coverage_pattern", pattern, rng.random(4), 0.3),
         ],
         env=env,
         limit=np.full(6, limit),
@@ -45,6 +49,7 @@ def problem(seed: int, *, temperature: float = 0.0, limit: int = 4, ties: bool =
         weight_similarity=0.3,
         temperature=temperature,
         gumbel=rng.gumbel(size=n) if temperature else np.zeros(0),
+        hashes=np.zeros(n, dtype=np.uint64),
         tie=rng.random(n),
         uniform_share=0.0,
         seed_hash=np.array([seed], dtype=np.uint64),
@@ -71,9 +76,66 @@ def test_lazy_greedy_is_the_naive_loop(seed: int, temperature: float, ties: bool
     assert [c.task for c in Batch(p).choose(12)] == naive(p, 12)
 
 
+@given(st.integers(0, 10_000))
+def test_lazy_greedy_by_turns_is_the_naive_loop(seed: int) -> None:
+    p = problem(seed, turns=True)
+    p = p._replace(cells=p.cells[:1], weight_similarity=0.0)
+    assert [c.task for c in Batch(p).choose(12)] == naive(p, 12)
+
+
 def test_lazy_greedy_beyond_the_first_block() -> None:
     p = problem(5, limit=3, ties=True, n=3000)
     assert [c.task for c in Batch(p).choose(12)] == naive(p, 12)
+
+
+@given(st.integers(0, 10_000), st.sampled_from([0.0, 0.5]))
+def test_terms_sum_to_the_score(seed: int, temperature: float) -> None:
+    """Of picks at the moment of picking, of all others against the finished batch."""
+    batch = Batch(problem(seed, temperature=temperature))
+    picks = batch.choose(12)
+    assert all(abs(sum(pick.terms.values()) - pick.score) < 1e-9 for pick in picks)
+    keys = batch.keys(batch.gains())
+    for task in range(N):
+        terms = batch.terms_of(task)
+        assert abs(sum(terms.values()) - keys[task]) < 1e-9
+        assert ("coverage_pattern" in terms) is bool(batch.problem.cells[1].cell[task] >= 0)
+
+
+@given(st.integers(0, 10_000))
+def test_coverage_terms_are_what_the_factors_add(seed: int) -> None:
+    batch = Batch(problem(seed))
+    env, pattern = batch.problem.cells
+    for task in range(0, N, 7):
+        value, terms = batch.problem.value[task], batch.terms_of(task)
+        first = env.effect(np.zeros(6), env.usual())[env.cell[task]]
+        assert terms["coverage_environment"] == pytest.approx(value * (first - 1.0), abs=1e-12)
+        if pattern.cell[task] >= 0:
+            second = pattern.effect(np.zeros(4), pattern.usual())[pattern.cell[task]]
+            assert terms["coverage_pattern"] == pytest.approx(value * first * (second - 1.0), abs=1e-12)
+
+
+@given(st.integers(0, 2_000))
+def test_no_order_of_picks_beats_what_the_certificate_says(seed: int) -> None:
+    p = problem(seed, limit=2, n=7)._replace(size=3)
+    batch = Batch(p)
+    picks = batch.choose(3)
+    certificate = batch.certificate()
+    if len(picks) < 3 or batch.relaxed:  # the quotas left no room
+        return
+    assert certificate is not None
+    assert 0 <= certificate <= 1
+    best = max(gained(p, order) for order in permutations(np.flatnonzero(p.eligible).tolist(), 3))
+    assert certificate * best <= sum(pick.gain for pick in picks) + 1e-9
+
+
+def gained(p: Problem, order: tuple[int, ...]) -> float:
+    """Summed gain of picking `order` one by one; 0 where a quota forbids it."""
+    batch = Batch(p)
+    if max(np.bincount(p.env[list(order)])) > p.limit[0]:
+        return 0.0
+    for task in order:
+        batch._take(task, "score")
+    return sum(pick.gain for pick in batch.chosen.values())
 
 
 @given(st.integers(0, 10_000))

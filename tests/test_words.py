@@ -73,4 +73,6 @@ def test_a_task_that_could_not_be_picked_has_no_rank():
 def test_what_picks_were_worth_is_split_into_exploitation_and_coverage():
     totals = {"exploitation_variance": 0.6, "uncertainty": 0.2, "coverage_task": 0.2, "similarity_penalty": -0.1}
     assert words.worth_sentence(totals) == "Exploitation 80%, coverage 20%; similarity took off 10%."
+    assert words.worth_sentence({**totals, "cost": 0.04}).endswith("; similarity took off 10%; low cost added 4%.")
+    assert words.worth_sentence({**totals, "cost": -0.3}).endswith("; similarity took off 10%; high cost took off 30%.")
     assert words.worth_sentence({}) == "No term of the score was positive."

@@ -131,7 +131,7 @@ def _terms_and_evidence(found: Explained, c: Candidate) -> None:
 
 
 def _features(c: Candidate) -> None:
-    """What the task's text, tools and environment say, before any rollout of its own."""
+    """What the task's text, tools and environment predict."""
     told = logit_parts(c)
     if not told:
         return

@@ -81,6 +81,8 @@ class EnvSched:
         self._decisions: list[Decision] = []
         self._expired: tuple[str, ...] = ()
         self._digest = digest(c)
+        self._seeded: Hashes = np.zeros(0, dtype=np.uint64)  # of every task, with the seed
+        self._quota: tuple[tuple[int, int], NDArray[np.int64]] | None = None
 
     @property
     def graph(self) -> DualRelationGraph | None:
@@ -110,6 +112,7 @@ class EnvSched:
         self.visits = np.concatenate([self.visits, np.zeros(len(fresh))])
         self.traces.grow(n)
         self.predictor.grow(self.catalogue)
+        self._seeded = mix(self.catalogue.hashes, self.config.seed)
         if self.uses_graph and n:
             self._rebuild()
         if self._batch is not None:
@@ -276,13 +279,13 @@ class EnvSched:
         barred |= self.catalogue.mask(c.exclude_tasks, c.exclude_environments)
         resting = self.ledger.resting(self.step)
         pinned = [i for key in c.pin_tasks if (i := self.catalogue.index.get(key, -1)) >= 0]
-        hashes = mix(self.catalogue.hashes, c.seed, self.step)
+        hashes = mix(self._seeded, self.step)
         return Problem(
             terms=worth.terms,
             value=worth.value,
             cells=worth.cells,
             env=self.catalogue.env,
-            limit=np.array([self._limit(name, c.batch_size) for name in self.catalogue.env_names], dtype=np.int64),
+            limit=self._limits(c.batch_size),
             floor=np.array([self._floor(name) for name in self.catalogue.env_names], dtype=np.int64),
             eligible=~barred & ~resting,
             reserve=resting & ~barred,
@@ -291,6 +294,7 @@ class EnvSched:
             weight_similarity=c.weight_similarity if self.graph is not None else 0.0,
             temperature=c.temperature,
             gumbel=self._draws(hashes) if c.temperature > 0 else np.zeros(0),
+            hashes=hashes,
             tie=unit(mix(hashes, TIE_KEY)),
             uniform_share=c.uniform_share,
             seed_hash=mix(np.zeros(1, dtype=np.uint64), c.seed, self.step),
@@ -304,6 +308,14 @@ class EnvSched:
         The shift is one factor on all scores: it changes no choice and keeps scores in the unit of the gain.
         """
         return gumbel(mix(hashes, GUMBEL_KEY)) - math.log(max(len(hashes) / self.config.batch_size, 1.0))
+
+    def _limits(self, size: int) -> NDArray[np.int64]:
+        """Most picks of each environment [E] in a step of `size` picks."""
+        key = (len(self.catalogue.env_names), size)
+        if self._quota is None or self._quota[0] != key:
+            limits = [self._limit(name, size) for name in self.catalogue.env_names]
+            self._quota = key, np.array(limits, dtype=np.int64)
+        return self._quota[1]
 
     def _limit(self, env: str, size: int) -> int:
         """Most picks of one environment in a step of `size` picks: at least one, unless its share is 0.
@@ -321,8 +333,7 @@ class EnvSched:
     def _widen_quotas(self, batch: Batch, total: int) -> None:
         """A step that asks for more than `batch_size` has quotas to match."""
         if total > self.config.batch_size:
-            wider = [self._limit(name, total) for name in self.catalogue.env_names]
-            grown = np.maximum(batch.limit, np.array(wider, dtype=np.int64))
+            grown = np.maximum(batch.limit, self._limits(total))
             if np.any(grown > batch.limit):
                 batch.limit = grown
                 batch.blocked.clear()
@@ -336,9 +347,7 @@ class EnvSched:
 
     def _worth(self) -> Worth:
         p = self.predictor
-        return worth_of(
-            self.config, p.predict(), self.catalogue.env, self.graph, self._visits(), cost=p.expected_cost()
-        )
+        return worth_of(self.config, p.predict, self.catalogue.env, self.graph, self._visits(), cost=p.expected_cost())
 
     def _visits(self) -> Floats:
         """Groups rolled out per task [N], discounted to now, open picks of earlier steps included."""

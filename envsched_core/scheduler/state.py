@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 
 __all__ = ["STATE_FORMAT", "load", "save"]
 
-STATE_FORMAT = 1
+STATE_FORMAT = 2
+"""1 had no regression, costs or shuffled relations."""
 
 
 def save(s: EnvSched) -> dict[str, Any]:
@@ -77,6 +78,11 @@ def load(s: EnvSched, state: Mapping[str, Any]) -> None:
         raise ContractError("this is no state of a scheduler: it has no format number")
     if int(state["format"]) > STATE_FORMAT:
         raise ContractError(f"state format {state['format']} is newer than {STATE_FORMAT}; upgrade envsched")
+    if int(state["format"]) < STATE_FORMAT:
+        raise ContractError(
+            f"state format {state['format']} is older than {STATE_FORMAT}: its predictions cannot be carried on; start a "
+            "new run, or go on with the version of envsched that saved it"
+        )
     if state["scheduler"] != s.name:
         raise ContractError(f"the state is of scheduler '{state['scheduler']}', this one is '{s.name}'")
     _check_grids(s, state["config"])

@@ -89,7 +89,7 @@ def _catalogues(a: RunView, b: RunView) -> tuple[tuple[int, int], int]:
 
 def _sums(view: RunView) -> pd.DataFrame:
     """One row a step (NULL = groups without one), what the figures are made of."""
-    costs = ", ".join(f"sum({name}) {name}, count({name}) {name}_known" for name in COSTS[1:])
+    costs = ", ".join(f"sum({name}) AS {name}, count({name}) {name}_known" for name in COSTS[1:])
     return view.query(
         f"""
         SELECT step, count(*)::DOUBLE AS groups, count(*) FILTER (mixed)::DOUBLE mixed,
