@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from .passes import blocks
 from .records import TaskSpec
 from .similarity import words_of
 
@@ -114,13 +115,17 @@ class Features:
 
     def dot(self, weights: Floats) -> Floats:
         """Row times `weights` [D], for every task [N]: one pass over the words, look-ups for the rest."""
-        own = weights[ENV_FROM:].reshape(self.environments, PER_ENV)
+        own = weights[ENV_FROM:]
         octave, weight = self._octaves
         tools = self._tools @ weights[TOOLS_FROM:ENV_FROM]
-        out: Floats = self._text @ weights[LENGTH_FROM:TOOLS_FROM].astype(np.float32)
-        out = out + (weights[0] + own[:, 0])[self.env] + tools[self._set_of]
-        for side in range(2):
-            out += OWN_LENGTH * weight[:, side] * own[self.env, 1 + octave[:, side]]
+        text = self._text @ weights[LENGTH_FROM:TOOLS_FROM].astype(np.float32)
+        out = np.empty(len(text))
+        for part in blocks(len(out)):
+            first = PER_ENV * self.env[part]
+            found = text[part] + (weights[0] + own[first]) + tools[self._set_of[part]]
+            for side in range(2):
+                found += OWN_LENGTH * weight[part, side] * own[first + 1 + octave[part, side]]
+            out[part] = found
         return out
 
     def split(self, task: int, weights: Floats) -> dict[str, float]:

@@ -74,8 +74,8 @@ class Discount:
         self.now = 0
         self.shift = np.zeros(len(half_lives))
 
-    def weight(self, step: int) -> Floats:
-        """Stored weight [H] of something seen at `step`."""
+    def weight(self, step: int | NDArray[Any]) -> Floats:
+        """Stored weight [H] of something seen at `step`; [B, H] for steps [B, 1]."""
         return np.asarray(np.exp2(step * self.rates - self.shift))
 
     def scale(self) -> Floats:
@@ -194,22 +194,23 @@ class RewardMoments:
 
         `expected`: the chance given to each group, before it was seen, of being mixed.
         """
-        for g, chance in zip(groups, expected, strict=True):
-            weight, env = self.discount.weight(g.step), self.env[g.task]
-            self.n[:, g.task] += weight * g.size
-            self.s[:, g.task] += weight * g.total
-            self.env_n[:, env] += weight * g.size
-            self.env_s[:, env] += weight * g.total
-            if g.size > 1:
-                self.phi_w[:, env] += weight
-                self.phi_m[:, env] += weight * g.mean
-                self.phi_m2[:, env] += weight * g.mean**2
-                self.phi_v[:, env] += weight * g.variance
-                self.phi_vg[:, env] += weight * g.variance / g.size
-                self.mixed[:, env] += weight * g.mixed
-                self.mixed_expected[:, env] += weight * chance
-            self.groups[g.task] += 1
-            self.last_step[g.task] = max(self.last_step[g.task], g.step)
+        if not groups:
+            return
+        tasks, steps = np.array([g.task for g in groups]), np.array([g.step for g in groups])
+        rows = [(g.size, g.total, g.mean, g.variance, g.mixed) for g in groups]
+        size, total, mean, variance, mixed = np.array(rows, dtype=float).T
+        weight, env = self.discount.weight(steps[:, None]).T, self.env[tasks]
+        many = size > 1
+        sums = {"phi_w": np.ones(len(groups)), "phi_m": mean, "phi_m2": mean**2, "phi_v": variance}
+        sums |= {"phi_vg": variance / size, "mixed": mixed, "mixed_expected": np.asarray(expected, dtype=float)}
+        for h in range(len(weight)):
+            for sum_name, values in (("n", size), ("s", total)):
+                np.add.at(getattr(self, sum_name)[h], tasks, weight[h] * values)
+                np.add.at(getattr(self, f"env_{sum_name}")[h], env, weight[h] * values)
+            for sum_name, values in sums.items():
+                np.add.at(getattr(self, sum_name)[h], env[many], (weight[h] * values)[many])
+        np.add.at(self.groups, tasks, 1)
+        np.maximum.at(self.last_step, tasks, steps)
 
     def rescale(self, factor: Floats) -> None:
         """Multiply all stored sums by `factor` [H] (see `Discount.advance`)."""

@@ -8,6 +8,7 @@ loop without a base policy that halved what was gained).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Literal, NamedTuple
 
@@ -44,10 +45,16 @@ class Cells(NamedTuple):
 
     def effect(self, picked: Floats, usual: float, at: slice = EVERY) -> Floats:
         """Factor on (or, by turns, addition to) the value of the tasks of the cells `at`, after `picked` picks [C]."""
-        count = self.counts[at] + picked[at]
+        return np.array([self.effect_of(count, usual) for count in (self.counts[at] + picked[at]).tolist()])
+
+    def effect_of(self, count: float, usual: float) -> float:
+        """The same of one cell with `count` visits: plain numbers, so that one cell or all makes no difference."""
         if self.shape == "turn":
             return -self.weight * count
-        return np.asarray(((1.0 + usual) / (1.0 + count)) ** self.weight)
+        try:
+            return float(((1.0 + usual) / (1.0 + count)) ** self.weight)
+        except OverflowError:
+            return math.inf
 
 
 class Problem(NamedTuple):

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from .catalogue import Catalogue
 from .config import Config
-from .features import PARTS, STARTS
 from .evidence import evidence_of
+from .features import PARTS, STARTS
 from .keyed import below, mix
 from .ledger import Ledger
 from .passes import ranks, top
@@ -144,9 +144,8 @@ class Recorder:
         sources, moments = self.predictor.sources(tasks), self.predictor.moments
         prediction = self.predictor.predict(tasks)
         low, high = prediction.interval()
-        numbers = (prediction.mean, prediction.variance, prediction.sd, low, high)
-        numbers = (*numbers, prediction.usable(self.config.group_size), prediction.n)
-        rows = _rounded(np.column_stack(numbers))
+        told = (prediction.mean, prediction.variance, prediction.sd, low, high)
+        rows = _rounded(np.column_stack([*told, prediction.usable(self.config.group_size), prediction.n]))
         most = np.array([EVIDENCE_KEPT[kind] for kind in kept])
         columns = (
             tasks.tolist(),

@@ -15,8 +15,7 @@ same steps in the same order, so that they agree to the last bit.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -27,20 +26,16 @@ __all__ = ["Scores"]
 
 DIGITS = 1e9
 """Scores are compared in whole multiples of one over this."""
+WHOLE = 2.0**53
+"""Floats beyond are whole already."""
 TIE = 1e-10
 """Size of the tie-break term: below the rounding, so it never outweighs a score."""
 FLOOR = 1e-9
 """Gains at or below 0 count as this much in a draw."""
 
 
-class _Fact(NamedTuple):
-    """One task's numbers of the step."""
-
-    static: float
-    factor: float
-    tie: float
-    cells: tuple[int, ...]
-    terms: tuple[float, ...]
+_Fact = tuple[float, float, float, tuple[int, ...]]
+"""What a task's score is made of: the sum of its fixed terms, factor of its draw, tie-break term, its cells."""
 
 
 class Scores:
@@ -54,12 +49,13 @@ class Scores:
         self.usual = [c.usual() for c in p.cells]
         self.effect = self._effects()
         self.penalty: dict[int, float] = {}
+        self._turns = [c.shape == "turn" for c in p.cells]
         self._facts: dict[int, _Fact] = {}
 
     def _effects(self) -> list[list[float]]:
         """Effect of every cell, kind by kind, after the picks so far."""
-        p = self.problem
-        return [c.effect(m, u).tolist() for c, m, u in zip(p.cells, self.picked, self.usual, strict=True)]
+        kinds = zip(self.problem.cells, self.picked, self.usual, strict=True)
+        return [c.effect(m, u).tolist() for c, m, u in kinds]
 
     # ------------------------------------------------------------------ scores of all tasks
 
@@ -119,17 +115,15 @@ class Scores:
     def look_up(self, tasks: Indices) -> None:
         """Have the numbers of `tasks` [M] at hand: one task by itself costs as much as a hundred together."""
         p = self.problem
-        ones = np.ones(len(tasks)) if self.factor is None else self.factor[tasks]
         cells = [c.cell[tasks].tolist() for c in p.cells]
-        terms = [values[tasks].tolist() for values in p.terms.values()]
-        columns = (
+        facts = zip(
             self.static[tasks].tolist(),
-            ones.tolist(),
+            [1.0] * len(tasks) if self.factor is None else self.factor[tasks].tolist(),
             (TIE * p.tie[tasks]).tolist(),
             zip(*cells, strict=True) if cells else [()] * len(tasks),
-            zip(*terms, strict=True) if terms else [()] * len(tasks),
+            strict=True,
         )
-        self._facts.update(zip(tasks.tolist(), map(_Fact._make, zip(*columns, strict=True)), strict=True))
+        self._facts.update(zip(tasks.tolist(), facts, strict=True))
 
     def _fact(self, task: int) -> _Fact:
         if task not in self._facts:
@@ -138,58 +132,53 @@ class Scores:
 
     def terms_of(self, task: int) -> dict[str, float]:
         """Signed terms of one task against the batch as it stands; they sum to its score."""
-        fact = self._fact(task)
-        terms = dict(zip(self.problem.terms, fact.terms, strict=True))
-        value = fact.static
-        for term, covered in self._covered(fact):
-            terms[term] = covered - value
-            value = covered
+        p = self.problem
+        value, factor, tie, cells = self._fact(task)
+        terms = {name: float(values[task]) for name, values in p.terms.items()}
+        for k, cell in enumerate(cells):
+            if cell >= 0:
+                effect = self.effect[k][cell]
+                covered = value + effect if self._turns[k] else value * effect
+                terms[p.cells[k].term] = covered - value
+                value = covered
         if task in self.penalty:
             terms["similarity_penalty"] = -self.penalty[task]
         if self.factor is not None:
-            gain = self._gain(task)
-            terms["draw"] = max(gain, FLOOR) * fact.factor - gain
-        terms["tie_break"] = fact.tie
+            gain = value - self.penalty.get(task, 0.0)
+            terms["draw"] = max(gain, FLOOR) * factor - gain
+        terms["tie_break"] = tie
         return terms
 
-    def _covered(self, fact: _Fact) -> Iterator[tuple[str, float]]:
-        """Each coverage term of a task, with its value once that term is in."""
-        value = fact.static
-        for cells, effect, cell in zip(self.problem.cells, self.effect, fact.cells, strict=True):
+    def _gain_and_key(self, task: int) -> tuple[float, float]:
+        """Gain and score of one task."""
+        gain, factor, tie, cells = self._facts[task] if task in self._facts else self._fact(task)
+        for turn, effect, cell in zip(self._turns, self.effect, cells):  # noqa: B905  # the hottest line: no check
             if cell >= 0:
-                value = value + effect[cell] if cells.shape == "turn" else value * effect[cell]
-                yield cells.term, value
-
-    def _gain(self, task: int) -> float:
-        fact = self._fact(task)
-        gain = fact.static
-        for cells, effect, cell in zip(self.problem.cells, self.effect, fact.cells, strict=True):
-            if cell >= 0:
-                gain = gain + effect[cell] if cells.shape == "turn" else gain * effect[cell]
-        return gain - self.penalty.get(task, 0.0)
-
-    def _key(self, task: int) -> float:
-        gain, fact = self._gain(task), self._fact(task)
-        score = gain if self.factor is None else max(gain, FLOOR) * fact.factor
-        return _rounded(score) + fact.tie
+                gain = gain + effect[cell] if turn else gain * effect[cell]
+        gain -= self.penalty.get(task, 0.0)
+        score = gain if self.factor is None else (gain if gain > FLOOR else FLOOR) * factor
+        scaled = score * DIGITS  # as in `keys`, to the last bit
+        return gain, (round(scaled) / DIGITS if -WHOLE < scaled < WHOLE else scaled / DIGITS) + tie
 
     # ------------------------------------------------------------------ picks
 
     def _visit(self, task: int, sign: float) -> None:
         """Put a pick into (or take it out of) its cells and its neighbours' penalties."""
         p = self.problem
-        for k, (cells, cell) in enumerate(zip(p.cells, self._fact(task).cells, strict=True)):
+        for k, cell in enumerate(self._fact(task)[3]):
             if cell >= 0:
-                self.picked[k][cell] += sign
-                at = slice(cell, cell + 1)
-                self.effect[k][cell] = float(cells.effect(self.picked[k], self.usual[k], at)[0])
+                cells, picked = p.cells[k], self.picked[k]
+                picked[cell] += sign
+                self.effect[k][cell] = cells.effect_of(float(cells.counts[cell] + picked[cell]), self.usual[k])
         if p.weight_similarity == 0.0:
             return
         others, similarity = p.similar(task)
         root = p.weight_similarity * math.sqrt(max(float(p.value[task]), 0.0))
         shared = root * similarity * np.sqrt(np.maximum(p.value[others], 0.0))
-        for other, penalty in zip(others.tolist(), shared.tolist(), strict=True):
-            self.penalty[other] = max(self.penalty.get(other, 0.0) + sign * penalty, 0.0)
+        penalty = self.penalty
+        for other, more in zip(others.tolist(), shared.tolist(), strict=True):
+            total = penalty.get(other, 0.0) + sign * more
+            penalty[other] = total if total > 0.0 else 0.0
 
 
 def _static(p: Problem) -> Floats:
@@ -209,9 +198,3 @@ def _factor(p: Problem) -> Floats | None:
     for part in blocks(len(out)):
         np.exp(p.temperature * p.gumbel[part], out=out[part])
     return out
-
-
-def _rounded(score: float) -> float:
-    """What `Batch.keys` makes of one score, to the last bit."""
-    scaled = score * DIGITS
-    return round(scaled) / DIGITS if abs(scaled) < 2.0**53 else scaled / DIGITS

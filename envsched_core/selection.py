@@ -84,9 +84,9 @@ class Batch(Scores):
     def _next(self, drawn: bool) -> Chosen | None:
         """The next pick; `drawn` says that its position is one for a uniform draw."""
         while self.pinned:
-            task = self.pinned.pop(0)
-            if self.eligible[task]:
-                return self._take(task, "pinned")
+            pinned = self.pinned.pop(0)
+            if self.eligible[pinned]:
+                return self._take(pinned, "pinned")
         if drawn and (task := self._draw_uniform()) is not None:
             return self._take(task, "uniform")
         due = self._due_floors()
@@ -95,14 +95,14 @@ class Batch(Scores):
             if best is not None:
                 return self._take(best, "floor")
             self._give_up_floors(due)
-        first = self._pop()
-        if first is None:
+        found = self._pop()
+        if found is None:
             return self._relax(drawn)
-        return self._take(first, "relaxed" if self.problem.reserve[first] else "score")
+        return self._take(found, "relaxed" if self.problem.reserve[found] else "score")
 
     def _take(self, task: int, how: How) -> Chosen:
-        key, gain, terms = self._key(task), self._gain(task), self.terms_of(task)
-        pick = Chosen(task, self.position, how, key, gain, terms)
+        gain, key = self._gain_and_key(task)
+        pick = Chosen(task, self.position, how, key, gain, self.terms_of(task))
         self._settle_blocked(key)
         self.chosen[task] = pick
         self.position += 1
@@ -124,7 +124,7 @@ class Batch(Scores):
                 stale, task = heapq.heappop(self._heap)
                 if not self.eligible[task]:
                     continue
-                key = self._key(task)
+                key = self._gain_and_key(task)[1]
                 if (key < -stale and self._heap and key < -self._heap[0][0]) or key < self._bound:
                     heapq.heappush(self._heap, (-key, task))
                     continue

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable
+from typing import Any
 
 from envsched_core.config import Config
 from envsched_core.errors import ConfigError
@@ -25,7 +26,7 @@ from envsched_core.scheduler import EnvSched
 from .ablations import ABLATIONS
 from .bandits import Dump, Sec
 from .counting import RoundRobin, dapo, dapo_envsched, empirical_bayes, uniform
-from .peer import Peer
+from .peer import BARE, Peer
 from .pools import DifficultyPool, Greso
 from .replaying import Learnability, LevelReplay
 from .tracking import Dps, Mopps
@@ -71,8 +72,12 @@ NAMES: dict[str, Callable[[Config], EnvSched]] = {
 }
 """Every scheduler by the name used on the command line and in run folders."""
 
-REFERENCES = ("oracle", "oracle-top")
-"""Limits that a comparison is read against: proportional to the true variance, and the top of it under the quota."""
+REFERENCES: dict[str, dict[str, Any]] = {
+    "oracle": {**BARE, "temperature": 1.0},  # gain x exp(Gumbel): a draw in proportion to the gain
+    "oracle-top": {name: value for name, value in BARE.items() if name != "max_share"},
+}
+"""Limits that a comparison is read against, and their knobs: in proportion to the true variance, and the top of it
+under the quota."""
 
 GROUPS: dict[str, tuple[str, ...]] = {
     "peers": ("envsched", *PEERS, "oracle"),

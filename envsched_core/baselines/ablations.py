@@ -1,6 +1,7 @@
 """EnvSched without one part, or with one part falsified: changes of the config and nothing else.
 
 no-cross, no-within    the relation gives no evidence (its edges stay in the similarity penalty)
+no-features            predictions without what features tell (regression.py)
 shuffled-...           placebo: the relation's edges end at tasks drawn at random (placebo.py); where it does as
                        well as EnvSched, the relation adds nothing there
 no-coverage, no-quota, no-penalty, fixed-trust    without that term, limit, penalty or learning
@@ -27,6 +28,7 @@ NO_COVERAGE = {"weight_environment": 0.0, "weight_pattern": 0.0, "weight_task": 
 CHANGES: dict[str, dict[str, Any]] = {
     "envsched-no-cross": {"tau_cross_grid": (0.0,)},
     "envsched-no-within": {"tau_within_grid": (0.0,)},
+    "envsched-no-features": {"features_share_grid": (0.0,)},
     "envsched-shuffled-cross": {"shuffle_cross": True},
     "envsched-shuffled-within": {"shuffle_within": True},
     "envsched-no-coverage": NO_COVERAGE,

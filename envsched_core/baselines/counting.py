@@ -19,7 +19,7 @@ from envsched_core.config import Config, config_from
 from envsched_core.scheduler import EnvSched, Worth
 from envsched_core.scheduler.worth import cells_of
 
-from .peer import BARE, GREEDY, NO_COVERAGE, NO_GRAPH
+from .peer import BARE, GREEDY, MEANS_ONLY, NO_COVERAGE
 
 __all__ = ["RoundRobin", "dapo", "dapo_envsched", "empirical_bayes", "uniform"]
 
@@ -31,7 +31,7 @@ class RoundRobin(EnvSched):
     takes the least visited environment, and in it the least visited task. No hyper-parameters.
     """
 
-    CHANGES: ClassVar = {**NO_GRAPH, **GREEDY, "coverage_half_life": 0.0, "cost": ""}
+    CHANGES: ClassVar = {**MEANS_ONLY, **GREEDY, "coverage_half_life": 0.0, "cost": ""}
 
     def __init__(self, config: Config | None = None) -> None:
         """`config`: all knobs, of which the rule overrides its own; the defaults when None."""
@@ -53,10 +53,11 @@ def uniform(config: Config, *, name: str = "uniform") -> EnvSched:
 def empirical_bayes(config: Config) -> EnvSched:
     """Task and environment means, the environment's weight learned online; top-k on the predicted variance.
 
-    The predictor without the graph, under the same quota; no coverage, uncertainty, penalty, draw or uniform share.
+    The predictor without graph and features, under the same quota; no coverage, uncertainty, penalty, draw or
+    uniform share.
     """
     changes = {
-        **NO_GRAPH,
+        **MEANS_ONLY,
         **NO_COVERAGE,
         **GREEDY,
         "weight_uncertainty": 0.0,

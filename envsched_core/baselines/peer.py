@@ -20,19 +20,21 @@ from envsched_core.problem import Floats, Indices
 from envsched_core.records import GroupResult
 from envsched_core.scheduler import EnvSched, Worth
 
-__all__ = ["BARE", "GREEDY", "NO_COVERAGE", "NO_GRAPH", "Column", "Peer", "Seen", "draw_arms", "mean_advantage"]
+__all__ = ["BARE", "GREEDY", "MEANS_ONLY", "NO_COVERAGE", "Column", "Peer", "Seen", "draw_arms", "mean_advantage"]
 
-NO_GRAPH: dict[str, Any] = {
+MEANS_ONLY: dict[str, Any] = {
+    "features_share_grid": (0.0,),
     "tau_within_grid": (0.0,),
     "tau_cross_grid": (0.0,),
     "weight_similarity": 0.0,
     "weight_pattern": 0.0,
 }
+"""Predictions from the means of task, environment and everything; neither graph nor features."""
 NO_COVERAGE: dict[str, Any] = {"weight_environment": 0.0, "weight_task": 0.0}
 GREEDY: dict[str, Any] = {"temperature": 0.0, "uniform_share": 0.0}
 
-BARE: dict[str, Any] = {**NO_GRAPH, **NO_COVERAGE, **GREEDY, "max_share": 1.0, "cost": ""}
-"""As published: no graph, no coverage, no quota, no cost, and no draw but the rule's own."""
+BARE: dict[str, Any] = {**MEANS_ONLY, **NO_COVERAGE, **GREEDY, "max_share": 1.0, "cost": ""}
+"""As published: no graph, no features, no coverage, no quota, no cost, and no draw but the rule's own."""
 
 SLOT_KEY, HEIGHT_KEY = 30, 31
 SLOTS = 4

@@ -16,6 +16,8 @@ __all__ = ["Progress", "checked_folder", "run_all"]
 
 Progress = Callable[[int, int], None]
 """Called with (done, total)."""
+THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS")
+"""What linear algebra and scikit-learn read when they are loaded."""
 Job = TypeVar("Job")
 Result = TypeVar("Result")
 
@@ -56,15 +58,16 @@ def _parallel(work: Callable[[Job], Result], jobs: Sequence[Job], workers: int) 
 @contextmanager
 def _one_thread_each() -> Iterator[None]:
     """Processes share the cores already; each keeps to one thread of linear algebra."""
-    before = os.environ.get("OPENBLAS_NUM_THREADS")
-    os.environ["OPENBLAS_NUM_THREADS"] = "1"
+    before = {name: os.environ.get(name) for name in THREADS}
+    os.environ.update(dict.fromkeys(THREADS, "1"))
     try:
         yield
     finally:
-        if before is None:
-            del os.environ["OPENBLAS_NUM_THREADS"]
-        else:
-            os.environ["OPENBLAS_NUM_THREADS"] = before
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
 
 
 def checked_folder(folder: Path) -> Path:

@@ -26,7 +26,7 @@ from envsched_core.replay import RecordedPool, config_for, load_pool
 from .dots import dots_svg
 from .parallel import Progress, run_all
 from .pool_scores import BAYES, UNIFORM, PoolScore, RunDraws, score, step_rows
-from .reveal import ORACLES, Drawn, comparable, draw, scheduler_for, unusable
+from .reveal import Drawn, comparable, draw, scheduler_for, unusable
 from .rows import rows_of, write_csv
 
 __all__ = ["PoolPlan", "PoolReport", "PoolRun", "named", "run_pool", "write_pool"]
@@ -150,7 +150,7 @@ def run_pool(
     if not runs:
         raise ConfigError("no run can be compared: " + "; ".join(f"{name}: {why}" for name, why in left_out.items()))
     configs = {run: _config(plan, pools[run]) for run in runs.values()}  # what is wrong is told before any replay
-    names = (*plan.schedulers, *ORACLES)
+    names = (*plan.schedulers, *REFERENCES)
     jobs = [_Job(run, name, seed) for run in runs.values() for name in names for seed in range(plan.seeds)]
     drawn = dict(zip(jobs, run_all(partial(_replay, plan), jobs, workers=workers, progress=progress), strict=True))
     found = {}

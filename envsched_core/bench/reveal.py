@@ -15,7 +15,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from envsched_core.baselines import make_scheduler
+from envsched_core.baselines import REFERENCES, make_scheduler
 from envsched_core.config import Config, config_from
 from envsched_core.replay import RecordedPool, is_mixed
 from envsched_core.replay.pool import mapped_variance
@@ -23,24 +23,9 @@ from envsched_core.scheduler import EnvSched, Worth
 
 from .assess import FEWEST_GROUPS
 
-__all__ = ["ORACLES", "Drawn", "PoolOracle", "comparable", "draw", "scheduler_for", "unusable"]
+__all__ = ["Drawn", "PoolOracle", "comparable", "draw", "scheduler_for", "unusable"]
 
 Indices = NDArray[np.int64]
-
-BARE = {
-    "tau_within_grid": (0.0,),
-    "tau_cross_grid": (0.0,),
-    "weight_similarity": 0.0,
-    "weight_pattern": 0.0,
-    "weight_environment": 0.0,
-    "weight_task": 0.0,
-    "uniform_share": 0.0,
-}
-ORACLES = {
-    # log gain + Gumbel at temperature 1 is a draw in proportion to the gain
-    "oracle": {**BARE, "temperature": 1.0, "max_share": 1.0},
-    "oracle-top": {**BARE, "temperature": 0.0},
-}
 
 ROUNDS = 10
 """Most batches that a scheduler which fills its batch generates in a step."""
@@ -97,8 +82,8 @@ def scheduler_for(name: str, config: Config, pool: RecordedPool) -> EnvSched:
     Raises:
         ConfigError: neither has that name.
     """
-    if name in ORACLES:
-        return PoolOracle(config_from(ORACLES[name], config), pool, name=name)
+    if name in REFERENCES:
+        return PoolOracle(config_from(REFERENCES[name], config), pool, name=name)
     return make_scheduler(name, config)
 
 

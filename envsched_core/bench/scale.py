@@ -1,8 +1,9 @@
 """bench scale: what a scheduler costs at a size, in seconds and memory.
 
-Every scheduler runs in a process of its own, so that memory is its own, one after the other. Times are wall-clock
-seconds of one process; other work on the machine is in them. The catalogue is invented (invented.py) and lies in the
-same process: its share is in the memory figures, which are those of a whole trainer-side process.
+Every scheduler runs in a process of its own, so that memory is its own, one after the other. `seconds` are of the wall
+clock, and other work on the machine is in them; `cpu_seconds` are what the process itself computed. The catalogue is
+invented (invented.py) and lies in the same process: its share is in the memory figures, which are those of a whole
+trainer-side process.
 
     graph       register of the whole catalogue: indices, statistics, both relations
     ask         a step's decision with its record; what came in before is taken in apart, under observe
@@ -15,13 +16,12 @@ from __future__ import annotations
 
 import multiprocessing
 import resource
-import statistics
 import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 import numpy as np
@@ -38,6 +38,7 @@ from .invented import invented_environment, invented_results, invented_tasks, ro
 __all__ = ["DEFAULT", "Cost", "ScalePlan", "ScaleReport", "measure", "run_scale"]
 
 DEFAULT = ("envsched", "uniform", "empirical-bayes", "mopps")
+Result = TypeVar("Result")
 MORE = 1000
 """Tasks that join at the end."""
 WARM = 2
@@ -78,6 +79,9 @@ class Cost(msgspec.Struct, frozen=True):
     ask_seconds_median: float
     select_seconds_median: float
     observe_seconds_median: float
+    ask_cpu_seconds_median: float
+    select_cpu_seconds_median: float
+    observe_cpu_seconds_median: float
     graph_seconds: float
     register_1000_seconds: float
     peak_memory_gb: float
@@ -124,17 +128,22 @@ def measure(plan: ScalePlan, name: str) -> Cost:
     """Run one scheduler in this process."""
     own = {"batch_size": plan.batch_size, "seed": plan.seed}
     scheduler = make_scheduler(name, config_from({**plan.settings, **own}))
-    graph_seconds = _seconds(scheduler.register, invented_tasks(plan.tasks, plan.environments, plan.seed))
+    tasks = invented_tasks(plan.tasks, plan.environments, plan.seed)
+    _, graph_seconds = _timed(lambda: scheduler.register(tasks))
     times = [_step(scheduler, plan, step) for step in range(WARM + plan.steps)][WARM:]
-    ask, select, observe = (statistics.median(column) for column in zip(*times, strict=True))
-    register_seconds = _seconds(scheduler.register, _more(plan))
+    ask, select, observe = (np.median(column, axis=0).tolist() for column in zip(*times, strict=True))
+    more = _more(plan)
+    _, register_seconds = _timed(lambda: scheduler.register(more))
     graph = scheduler.graph
     return Cost(
-        ask_seconds_median=ask,
-        select_seconds_median=select,
-        observe_seconds_median=observe,
-        graph_seconds=graph_seconds,
-        register_1000_seconds=register_seconds,
+        ask_seconds_median=ask[0],
+        select_seconds_median=select[0],
+        observe_seconds_median=observe[0],
+        ask_cpu_seconds_median=ask[1],
+        select_cpu_seconds_median=select[1],
+        observe_cpu_seconds_median=observe[1],
+        graph_seconds=graph_seconds.wall,
+        register_1000_seconds=register_seconds.wall,
         peak_memory_gb=_peak_bytes() / 1e9,
         resident_memory_gb=_resident_gb(),
         edges_within=graph.within.nnz // 2 if graph else 0,
@@ -143,16 +152,21 @@ def measure(plan: ScalePlan, name: str) -> Cost:
     )
 
 
-def _step(scheduler: EnvSched, plan: ScalePlan, step: int) -> tuple[float, float, float]:
-    """Seconds of ask, of choosing alone, and of taking in the results."""
-    start = time.perf_counter()
-    decision = scheduler.ask(plan.batch_size, step=step)
-    ask = time.perf_counter() - start
-    select = _seconds(_choose, scheduler, plan.batch_size)
+class Spent(NamedTuple):
+    """Time of one piece of work, in seconds."""
+
+    wall: float
+    cpu: float
+
+
+def _step(scheduler: EnvSched, plan: ScalePlan, step: int) -> tuple[Spent, Spent, Spent]:
+    """Time of ask, of choosing alone, and of taking in the results."""
+    decision, ask = _timed(lambda: scheduler.ask(plan.batch_size, step=step))
+    _, select = _timed(lambda: _choose(scheduler, plan.batch_size))
     picks, catalogue = decision.picks, scheduler.catalogue
     specs = [catalogue.tasks[catalogue.index[pick.key]] for pick in picks]
     results = invented_results(picks, specs, step, scheduler.config.group_size)
-    return ask, select, _seconds(_observe, scheduler, results)
+    return ask, select, _timed(lambda: _observe(scheduler, results))[1]
 
 
 def _choose(scheduler: EnvSched, n: int) -> None:
@@ -176,10 +190,10 @@ def _more(plan: ScalePlan) -> list[TaskSpec]:
     return out
 
 
-def _seconds(work: Callable[..., object], *given: Any) -> float:
-    start = time.perf_counter()
-    work(*given)
-    return time.perf_counter() - start
+def _timed(work: Callable[[], Result]) -> tuple[Result, Spent]:
+    wall, cpu = time.perf_counter(), time.process_time()
+    found = work()
+    return found, Spent(time.perf_counter() - wall, time.process_time() - cpu)
 
 
 def _peak_bytes() -> int:

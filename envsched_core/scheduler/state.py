@@ -80,8 +80,8 @@ def load(s: EnvSched, state: Mapping[str, Any]) -> None:
         raise ContractError(f"state format {state['format']} is newer than {STATE_FORMAT}; upgrade envsched")
     if int(state["format"]) < STATE_FORMAT:
         raise ContractError(
-            f"state format {state['format']} is older than {STATE_FORMAT}: its predictions cannot be carried on; start a "
-            "new run, or go on with the version of envsched that saved it"
+            f"state format {state['format']} is older than {STATE_FORMAT}: its predictions cannot be carried on; start "
+            "a new run, or go on with the version of envsched that saved it"
         )
     if state["scheduler"] != s.name:
         raise ContractError(f"the state is of scheduler '{state['scheduler']}', this one is '{s.name}'")

@@ -16,13 +16,12 @@ at most. Importing this package imports numba.
 from .driving import EVALUATED, Curve, train
 from .learners import make_learner
 from .loop import AnyLearner, Learner, Update
-from .oracle import ORACLES, Oracle, make_oracle
+from .oracle import Oracle, make_oracle
 from .specs import VARIANTS, WORLDS
 from .world import World, make_world
 
 __all__ = [
     "EVALUATED",
-    "ORACLES",
     "VARIANTS",
     "WORLDS",
     "AnyLearner",

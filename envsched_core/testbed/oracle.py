@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from envsched_core.baselines import REFERENCES
 from envsched_core.config import Config, config_from
 from envsched_core.errors import ConfigError
 from envsched_core.scheduler import EnvSched, Worth
@@ -16,29 +17,12 @@ from envsched_core.scheduler import EnvSched, Worth
 from .loop import Learner
 from .policy import Floats
 
-__all__ = ["ORACLES", "Oracle", "make_oracle"]
+__all__ = ["Oracle", "make_oracle"]
 
 CANDIDATES = 512
 """Tasks probed at a step."""
 PROBES = 16
 """Rollouts of each."""
-
-BARE = {
-    "tau_within_grid": (0.0,),
-    "tau_cross_grid": (0.0,),
-    "weight_similarity": 0.0,
-    "weight_pattern": 0.0,
-    "weight_environment": 0.0,
-    "weight_task": 0.0,
-    "weight_uncertainty": 0.0,
-    "uniform_share": 0.0,
-}
-
-ORACLES = {
-    # log gain + Gumbel at temperature 1 is a draw in proportion to the gain
-    "oracle": {**BARE, "temperature": 1.0, "max_share": 1.0},
-    "oracle-top": {**BARE, "temperature": 0.0},
-}
 
 
 class Oracle(EnvSched):
@@ -70,6 +54,6 @@ def make_oracle(name: str, config: Config, learner: Learner) -> Oracle:
     Raises:
         ConfigError: no reference has that name.
     """
-    if name not in ORACLES:
-        raise ConfigError(f"unknown reference '{name}'; known: {', '.join(ORACLES)}")
-    return Oracle(config_from(ORACLES[name], config), learner, name=name)
+    if name not in REFERENCES:
+        raise ConfigError(f"unknown reference '{name}'; known: {', '.join(REFERENCES)}")
+    return Oracle(config_from(REFERENCES[name], config), learner, name=name)
