@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 import zipfile
+import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,7 @@ STATE_FORMAT = 1
 _NAMES = "pattern_names.json"
 _LEAF = "\0array"
 _TREE = "tree"
-_UNREADABLE = (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile)
+_UNREADABLE = (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error)
 """What NumPy and zipfile raise for files that are not what they wrote."""
 
 
