@@ -9,7 +9,19 @@ from pathlib import Path
 import streamlit as st
 
 from . import frame
-from .app_pages import batch, coverage, decision, graph, overview, states, variance
+from .app_pages import (
+    batch,
+    cold_start,
+    compare,
+    coverage,
+    decision,
+    graph,
+    log_health,
+    overview,
+    report,
+    states,
+    variance,
+)
 from .frame import Frame
 
 __all__ = ["main"]
@@ -33,10 +45,18 @@ PAGES: dict[str, list[tuple[str, str, str, Show]]] = {
     "Explain": [
         ("decision", "Decision", ":material/help_center:", decision.show),
         ("graph", "Graph", ":material/hub:", graph.show),
+        ("compare", "Compare & what-if", ":material/compare_arrows:", compare.show),
     ],
     "Over time": [
         ("variance", "Variance", ":material/grid_on:", variance.show),
         ("coverage", "Coverage", ":material/explore:", coverage.show),
+        ("cold_start", "Cold start", ":material/ac_unit:", cold_start.show),
+    ],
+    "Trust": [
+        ("log_health", "Log health", ":material/health_and_safety:", log_health.show),
+    ],
+    "Present": [
+        ("report", "Report", ":material/description:", report.show),
     ],
 }
 

@@ -7,7 +7,7 @@ a page that reruns without news costs nothing. Pages import read models and thei
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar, cast
 
@@ -15,58 +15,125 @@ import pandas as pd
 import streamlit as st
 
 from envsched_core import views
-from envsched_core.views import Coverage, Explained, Filters, GraphMap, Grid, Health, RunView, Summary
+from envsched_core.views import (
+    Comparability,
+    Comparison,
+    Coverage,
+    Explained,
+    Filters,
+    FirstSteps,
+    GraphMap,
+    Grid,
+    Health,
+    LogCheck,
+    LogFacts,
+    Moments,
+    RawLine,
+    Rearranged,
+    Report,
+    RunView,
+    Setting,
+    Smallest,
+    Summary,
+    Verified,
+    report_page,
+    report_print,
+)
 
 __all__ = [
     "OUTCOME_CODES",
     "RUNS_VARIABLE",
     "STATES",
+    "Comparability",
+    "Comparison",
     "Coverage",
     "Explained",
     "Filters",
+    "FirstSteps",
     "GraphMap",
     "Grid",
     "Health",
+    "LogCheck",
+    "LogFacts",
+    "Progress",
+    "RawLine",
+    "Rearranged",
+    "Report",
     "Run",
+    "Setting",
+    "Smallest",
     "Summary",
+    "Verified",
     "afterwards",
     "batch",
+    "check_log",
+    "comparability",
     "comparator",
+    "compare",
     "composition",
     "coverage",
     "ego_graph",
     "environment_graph",
     "environments",
+    "errors_by_state",
+    "evidence_reached",
+    "evidence_states",
     "explained",
+    "first_evidence",
+    "first_steps",
     "folder",
     "group_rollouts",
+    "guesses",
     "health",
+    "import_drops",
+    "ingest_lags",
+    "invariants",
     "list_runs",
+    "log_facts",
+    "log_files",
     "measures",
+    "odd_counts",
     "open_run",
     "outcome_counts",
+    "picks_by_state",
     "poll",
     "quota_hits",
+    "raw_line",
     "recorded",
     "recorded_rollouts",
     "rederived",
     "redundancy",
+    "report",
+    "report_page",
+    "report_print",
     "rivals",
+    "rollouts_seen",
+    "smallest_change",
+    "source_shares",
     "step_list",
     "steps",
+    "stuck_tasks",
     "summary",
     "task",
     "task_keys",
     "tasks",
     "term_totals",
     "timeline",
+    "trust",
+    "unreadable_lines",
     "variance_grid",
+    "verify_run",
+    "what_if",
+    "what_if_settings",
 ]
 
 RUNS_VARIABLE = "ENVSCHED_RUNS"
 """Environment variable that names the folder of runs."""
 OUTCOME_CODES = views.OUTCOME_CODES
 STATES = views.STATES
+
+Progress = Callable[[int, int], None]
+"""Called with (done, total)."""
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -99,6 +166,15 @@ def _cached(model: Callable[Concatenate[RunView, P], R]) -> Callable[Concatenate
 
     def read(run: Run, /, *args: P.args, **kwargs: P.kwargs) -> R:
         return cast("R", _read(name, run, args, kwargs))
+
+    return read
+
+
+def _fresh(model: Callable[Concatenate[RunView, P], R]) -> Callable[Concatenate[Run, P], R]:
+    """A read model of files that may change without an event, taking a `Run`; never cached."""
+
+    def read(run: Run, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        return model(_view(run.path), *args, **kwargs)
 
     return read
 
@@ -172,3 +248,57 @@ variance_grid = _cached(views.variance_grid)
 coverage = _cached(views.coverage)
 environments = _cached(views.environments)
 quota_hits = _cached(views.quota_hits)
+errors_by_state = _cached(views.errors_by_state)
+evidence_reached = _cached(views.evidence_reached)
+evidence_states = _cached(views.evidence_states)
+first_evidence = _cached(views.first_evidence)
+first_steps = _cached(views.first_steps)
+guesses = _cached(views.guesses)
+picks_by_state = _cached(views.picks_by_state)
+rollouts_seen = _cached(views.rollouts_seen)
+source_shares = _cached(views.source_shares)
+stuck_tasks = _cached(views.stuck_tasks)
+trust = _cached(views.trust)
+import_drops = _cached(views.import_drops)
+invariants = _cached(views.invariants)
+odd_counts = _cached(views.odd_counts)
+log_facts = _fresh(views.log_facts)
+log_files = _fresh(views.log_files)
+ingest_lags = _fresh(views.ingest_lags)
+unreadable_lines = _fresh(views.unreadable_lines)
+raw_line = _fresh(views.raw_line)
+check_log = _fresh(views.check_log)
+verify_run = _fresh(views.verify_run)
+
+
+def _compare(view: RunView, other: Run) -> Comparison:
+    return views.compare(view, _view(other.path))
+
+
+def _report(view: RunView, other: Run | None, step: int | None = None, task: str | None = None) -> Report:
+    return views.report(view, step=step, task=task, other=None if other is None else _view(other.path))
+
+
+def _comparability(view: RunView, other: Run) -> Comparability:
+    return views.comparability(view, _view(other.path))
+
+
+@st.cache_resource
+def _moments() -> Moments:
+    return Moments()
+
+
+compare = _cached(_compare)
+report = _cached(_report)
+comparability = _cached(_comparability)
+what_if_settings = _cached(views.what_if_settings)
+
+
+def what_if(run: Run, step: int, settings: Mapping[str, Any], progress: Progress) -> Rearranged:
+    """A step decided again under other settings: computed, and kept while it is not asked otherwise."""
+    return _moments().what_if(_view(run.path), step, settings, progress)
+
+
+def smallest_change(run: Run, step: int, key: str, progress: Progress) -> Smallest:
+    """The smallest change of each setting that would have picked task `key`; computed."""
+    return _moments().smallest_change(_view(run.path), step, key, progress)

@@ -22,7 +22,7 @@ from envsched_core.replay import verify
 from envsched_core.store import RunWriter, list_runs, new_manifest, unpack
 
 COMMANDS = ["import", "replay", "assess", "explain", "verify", "runs", "next", "config", "dashboard", "demo"]
-COMMANDS += ["train", "follow", "bench"]
+COMMANDS += ["train", "follow", "bench", "report"]
 LOG = "\n".join(
     f"{env},{task},{reward}" for env in "ab" for task in range(12) for reward in ((0, 1) if task % 3 else (0, 0))
 )

@@ -15,7 +15,7 @@ import typer
 
 from envsched_core.errors import EnvSchedError
 
-from . import benches, closed_loop, decisions, logs, scaling, shadowing, show
+from . import benches, closed_loop, decisions, logs, reporting, scaling, shadowing, show
 
 __all__ = ["app", "main"]
 
@@ -27,7 +27,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     help="Decides which environment-task pairs of agent RL deserve the next rollouts, and shows why.",
 )
-for _module in (logs, decisions, closed_loop, benches, scaling, shadowing, show):
+for _module in (logs, decisions, closed_loop, benches, scaling, shadowing, show, reporting):
     _module.add_to(app)
 
 

@@ -1,0 +1,92 @@
+"""A report's word on a second run: what differs, whether that speaks of the schedulers, and how sure it is.
+
+Two runs that trained are held against each other where it counts: how many rollouts each took to what both reached.
+"""
+
+from __future__ import annotations
+
+import math
+
+import msgspec
+import pandas as pd
+
+from .comparable import comparability
+from .compare import compare
+from .report_words import count, number, percent
+from .run_view import RunView
+from .summary import measures, steps
+
+__all__ = ["Against", "against"]
+
+
+class Against(msgspec.Struct, frozen=True):
+    """What the second run says; names in it come from manifests."""
+
+    sentence: str
+    caveats: tuple[str, ...]
+    figures: pd.DataFrame
+    """`Comparison.headline`: a is the run of the report, b the second one."""
+
+
+def against(a: RunView, b: RunView) -> Against:
+    """Run `a`, of which the report is, against run `b`."""
+    found, fit = compare(a, b), comparability(a, b)
+    name = b.path.name
+    said = []
+    if fit.word != "comparable":
+        told = "; ".join((*fit.against, *fit.care))
+        said.append(f"This run (A) and {name} (B) are {fit.word}: {told}.")
+    if not fit.against:  # else any figure would be read as the schedulers' doing
+        said += [_shared(found.headline, name), *(_reached(a, b, metric, name) for metric in _common(a, b))]
+    caveats = tuple(f"{name}: {text}." for text in dict.fromkeys((*found.notes, *fit.limits)))
+    return Against(" ".join(filter(None, said)), caveats, found.headline)
+
+
+def _shared(headline: pd.DataFrame, name: str) -> str:
+    """The share of rollouts in flat groups, and what lies between the two."""
+    row = headline[headline["figure"] == "flat_share"].iloc[0]
+    if math.isnan(row["a"]) or math.isnan(row["b"]):
+        return f"{name} and this run observed nothing that could be held against each other."
+    text = (
+        f"{percent(row['a'], 1)} of this run's rollouts went to groups whose rewards were all the same, "
+        f"{percent(row['b'], 1)} of those of {name}"
+    )
+    if math.isnan(row["low"]) or row["steps"] < 2:
+        return f"{text}; their steps cannot be paired, so the difference has no interval."
+    ends = " to ".join(f"{100 * end:+.1f}" for end in (row["low"], row["high"]))
+    clear = "clear" if row["low"] > 0 or row["high"] < 0 else "not clear"
+    return (
+        f"{text}: a difference of {100 * row['difference']:+.1f} points by step (95 % interval {ends}, "
+        f"{count(row['steps'])} steps), {clear} on these two runs."
+    )
+
+
+def _common(a: RunView, b: RunView) -> list[str]:
+    """Metrics that both trainers measured."""
+    left, right = (set(measures(view)["metric"]) for view in (a, b))
+    return sorted(str(metric) for metric in left & right)[:2]
+
+
+def _reached(a: RunView, b: RunView, metric: str, name: str) -> str:
+    """Rollouts that each run took to the highest value of a metric that both reached."""
+    curves = [_curve(view, metric) for view in (a, b)]
+    if not all(len(curve) for curve in curves):
+        return ""
+    level = min(float(curve["value"].max()) for curve in curves)
+    spent = [curve[curve["value"] >= level].iloc[0] for curve in curves]
+    ours, theirs = (int(row["rollouts"]) for row in spent)
+    last = [number(float(curve["value"].iloc[-1])) for curve in curves]
+    saved = f" ({abs(1 - ours / theirs):.0%} {'fewer' if ours < theirs else 'more'})" if theirs else ""
+    return (
+        f"Both reached {metric} {number(level)}: this run first at step {int(spent[0]['step'])}, after {count(ours)} "
+        f"rollouts{saved}, {name} at step {int(spent[1]['step'])}, after {count(theirs)}; at the end they stood at "
+        f"{last[0]} and {last[1]}."
+    )
+
+
+def _curve(view: RunView, metric: str) -> pd.DataFrame:
+    """The metric by step, with the rollouts spent before it was measured."""
+    found, spent = measures(view), steps(view)
+    curve = found[(found["metric"] == metric) & found["value"].notna()].sort_values("step")
+    before = [int(spent.loc[spent["step"] < step, "rollouts"].sum()) for step in curve["step"]]
+    return curve.assign(rollouts=before)

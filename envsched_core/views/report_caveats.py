@@ -1,0 +1,117 @@
+"""What to know before trusting a report: logged or simulated, biased or complete, and how sure its figures are."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from envsched_core.importers import ImportReport
+
+from .report_facts import Savings
+from .report_words import count, kind_caveat, percent
+from .run_view import RunView
+from .summary import Summary
+
+__all__ = ["caveats"]
+
+NOTES = 10
+"""Notes of an import that are shown."""
+
+
+def caveats(view: RunView, told: Summary, saved: Savings) -> tuple[str, ...]:
+    """Plain sentences, the weightiest first; those of the run's writer come last and are untrusted text."""
+    return tuple(
+        [
+            *kind_caveat(told, view.manifest.simulated),
+            *_completeness(view, told),
+            *_reading(view, told),
+            *_intervals(told, saved),
+            *(f"Said by the run: {note}" for note in _notes(view)),
+        ]
+    )
+
+
+def _notes(view: RunView) -> Iterator[str]:
+    yield from (str(note) for note in view.manifest.notes)
+
+
+def _completeness(view: RunView, told: Summary) -> Iterator[str]:
+    """Biased or complete."""
+    if told.kind in ("live", "shadow"):
+        ended = told.picks - told.answered - told.open
+        yield (
+            f"Complete? Of {count(told.picks)} picks {count(told.answered)} were answered, {count(max(ended, 0))} "
+            f"released or expired without a result, {count(told.open)} still wait. Picks without a result are in no "
+            "share of this report."
+        )
+        return
+    source = view if told.kind == "import" else view.source()
+    found = _import_report(source.manifest.report) if source is not None else None
+    if found is None:
+        yield "Complete? How the log was read is not on record, so whether it leaves anything out is not known."
+        return
+    yield from (_sentence(f"Biased? {said}") for said in found.warnings())
+    yield from (_sentence(f"Said by the import: {_without_folders(note)}") for note in found.notes[:NOTES])
+    if len(found.notes) > NOTES:
+        yield f"The import said {count(len(found.notes) - NOTES)} more; `envsched import` prints them."
+    if not found.kept_only and found.flat_groups is not None:
+        yield (
+            f"Complete? The log keeps flat groups too ({percent(found.flat_groups)} of "
+            f"{count(found.comparable_groups)} groups with two or more rewards), so it does not look filtered."
+        )
+    if found.dropped or found.missing:
+        yield (
+            f"{count(found.dropped)} of {count(found.rows)} rows of the log could not be used, and "
+            f"{count(found.missing)} of {count(found.rollouts)} rollouts have no usable reward."
+        )
+
+
+def _without_folders(note: str) -> str:
+    """A report is handed on; where things lie on this machine is not."""
+    return re.sub(r"(?<!\S)/(?:[^\s/]+/)+", "", note)
+
+
+def _import_report(raw: dict[str, Any]) -> ImportReport | None:
+    try:
+        return msgspec.convert(raw, ImportReport) if raw else None
+    except msgspec.ValidationError:  # written by another version: its words are not ours to guess
+        return None
+
+
+def _sentence(text: str) -> str:
+    return text if text.endswith((".", "!", "?")) else f"{text}."
+
+
+def _reading(view: RunView, told: Summary) -> Iterator[str]:
+    """What of the run folder could not be read or was not counted."""
+    health = view.health()
+    unread = len(health.problems) + health.unknown
+    if unread:
+        yield f"Damaged? {count(unread)} lines or files of the run could not be read; any figure may be short of them."
+    if told.duplicates:
+        yield f"{count(told.duplicates)} results came twice and count once."
+    if view.manifest.ranges_observed:
+        yield "The range that rewards are mapped by is what was observed, not what was declared."
+    if told.planned_steps and told.steps < told.planned_steps:
+        yield f"Not finished: {count(told.steps)} of {count(told.planned_steps)} planned steps are on record."
+
+
+def _intervals(told: Summary, saved: Savings) -> Iterator[str]:
+    """How sure is sure."""
+    if told.groups:
+        yield (
+            "Intervals are 95 % and come from drawing the run's own tasks anew (of a block of steps: from its number "
+            "of groups). They cover which tasks happened to be there, not another seed, policy or training run."
+        )
+    if saved.against == "pool":
+        yield "The comparison with uniform draws is an expectation over the whole log, not a second run."
+    if saved.against == "draws":
+        yield (
+            f"The comparison with uniform draws rests on {count(saved.reference)} of them. They profit from whatever "
+            "the scheduled picks taught the policy, so they do not show where uniform picking alone would have led."
+        )
+    if told.predicted_variance is not None and told.draws < told.picks:
+        yield "Predictions are judged on picks only, and picks are chosen by prediction: no fair sample of all tasks."

@@ -1,0 +1,156 @@
+"""A report as files to hand on: one HTML page, the tables as CSV in a zip, the charts as SVG in a zip.
+
+The page asks for nothing: style and charts stand in it, it has no script, and a content policy forbids every request
+and every script even if one got in. Texts are escaped by the template engine, control and direction marks are replaced.
+The same report gives the same bytes.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jinja2
+import pandas as pd
+from markupsafe import Markup
+
+from .report import Report
+from .report_charts import svg
+from .report_print import pdf as print_pdf
+from .report_print import png
+
+__all__ = ["charts_zip", "csv_bytes", "page", "pdf", "pictures_zip", "tables_zip"]
+
+FOLDER = Path(__file__).parent
+MOST_ROWS = 40
+"""Rows of a table on the page; its CSV has all."""
+FORMULA = re.compile(r"(^|[;\t\r\n])( *)(?=[=+\-@\uff1d\uff0b\uff0d\uff20])")
+"""Where a spreadsheet could begin to read a formula: at the start of a text, or behind what it may split cells at."""
+EPOCH = (1980, 1, 1, 0, 0, 0)
+"""The time of every file in a zip: no clock is read."""
+
+
+class _Table(NamedTuple):
+    """What the template needs of a table."""
+
+    columns: list[tuple[str, bool]]
+    """Name, and whether it holds numbers."""
+    rows: list[list[str]]
+    left_out: int
+    file: str
+
+
+def page(report: Report) -> str:
+    """The report as one HTML document."""
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(FOLDER),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        finalize=_printable,
+        keep_trailing_newline=True,
+    )
+    example = report.example
+    parts = ("terms", "shares", "evidence")
+    return environment.get_template("report.html").render(
+        report=report,
+        css=Markup((FOLDER / "report.css").read_text(encoding="utf-8")),  # ours
+        charts=[_chart(report, chart.key) for chart in report.charts],
+        example=example and {name: _table(getattr(example, name), f"example_{name}.csv") for name in parts},
+        facts=_table(pd.DataFrame(report.facts, columns=["what", "as the run has it"]), ""),
+    )
+
+
+def _printable(value: Any) -> Any:
+    """Marks that could turn or hide the text around them are shown as unknown characters."""
+    if isinstance(value, str) and not isinstance(value, Markup):
+        return "".join(c if c.isprintable() else "\ufffd" for c in value)
+    return value
+
+
+def _chart(report: Report, key: str) -> dict[str, Any]:
+    chart = next(one for one in report.charts if one.key == key)
+    table = _table(report.tables[chart.table], f"{chart.table}.csv")
+    drawn = Markup(svg(chart))  # what draws it escapes every text
+    return {"key": chart.key, "reading": chart.reading, "svg": drawn, "table": table}
+
+
+def _table(data: pd.DataFrame, file: str) -> _Table:
+    numeric = [bool(pd.api.types.is_numeric_dtype(dtype)) for dtype in data.dtypes]
+    columns = [(str(name).replace("_", " "), is_number) for name, is_number in zip(data.columns, numeric, strict=True)]
+    rows = [[_cell(value) for value in row] for row in data.head(MOST_ROWS).itertuples(index=False)]
+    return _Table(columns, rows, max(len(data) - MOST_ROWS, 0), file)
+
+
+def _cell(value: Any) -> str:
+    if pd.isna(value):
+        return "n/a"
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+# ---------------------------------------------------------------------- tables and charts as files
+
+
+def pdf(report: Report) -> bytes:
+    """The page as PDF.
+
+    Raises:
+        PrintError: there is no browser, or it did not print.
+    """
+    return print_pdf(page(report))
+
+
+def tables_zip(report: Report) -> bytes:
+    """Every table of the report as CSV, the sentences as text beside them."""
+    files = {f"{name}.csv": csv_bytes(table) for name, table in report.tables.items()}
+    return _zipped({"report.txt": _text(report).encode("utf-8", "replace"), **files})
+
+
+def charts_zip(report: Report) -> bytes:
+    """Every chart of the report as an SVG file."""
+    return _zipped({f"{chart.key}.svg": svg(chart).encode("utf-8", "replace") for chart in report.charts})
+
+
+def pictures_zip(report: Report) -> bytes:
+    """Every chart of the report as a PNG file.
+
+    Raises:
+        PrintError: there is no browser, or it did not print.
+    """
+    return _zipped({f"{chart.key}.png": png(svg(chart)) for chart in report.charts})
+
+
+def csv_bytes(data: pd.DataFrame) -> bytes:
+    """All rows as CSV, texts in quotes; an apostrophe goes before what a spreadsheet could take for a formula."""
+    safe = data.rename(columns=_harmless)
+    for name in safe.columns:
+        if not pd.api.types.is_numeric_dtype(safe[name]):
+            safe[name] = safe[name].map(_harmless)
+    text: str = safe.to_csv(index=False, quoting=csv.QUOTE_NONNUMERIC)
+    return text.encode("utf-8", "replace")
+
+
+def _harmless(value: Any) -> Any:
+    if not isinstance(value, str):
+        return value
+    guarded = FORMULA.sub(r"\1'\2", value)
+    return f"'{guarded}" if guarded.startswith(("\t", "\r")) else guarded
+
+
+def _text(report: Report) -> str:
+    """The sentences of the report, one block each."""
+    said = [report.name, report.subtitle, *(f"{f.label}: {f.value} ({f.note})" for f in report.figures)]
+    said += [f"{answer.question}\n{answer.sentence}" for answer in report.answers]
+    return "\n\n".join([*said, *report.caveats, ""])
+
+
+def _zipped(files: Mapping[str, bytes]) -> bytes:
+    target = io.BytesIO()
+    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, data in files.items():
+            archive.writestr(zipfile.ZipInfo(name, EPOCH), data, zipfile.ZIP_DEFLATED)
+    return target.getvalue()

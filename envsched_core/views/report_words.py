@@ -1,0 +1,248 @@
+"""The report's sentences: a person who was not there reads these first. Pure: numbers in, plain text out.
+
+Names of environments and tasks come from a log and stand in the sentences as they are: whoever shows them escapes them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import pandas as pd
+
+from envsched_core.evaluate import Interval
+
+from .report_facts import STARVED, Guessing, Savings
+from .summary import Summary
+from .trends import Coverage
+
+__all__ = [
+    "GLOSSARY",
+    "KINDS",
+    "MISSING",
+    "between",
+    "count",
+    "coverage_sentence",
+    "guessing_sentence",
+    "kind_caveat",
+    "number",
+    "percent",
+    "prediction_sentence",
+    "savings_sentence",
+    "shared_sentence",
+    "starved_sentence",
+]
+
+MISSING = "n/a"
+NAMED = 5
+"""Environments a sentence names; the table has all."""
+
+KINDS = {
+    "import": "a log, as it was recorded",
+    "replay": "a replay over the recorded groups of a log",
+    "audit": "an audit of a log in its own order",
+    "live": "a live run",
+    "shadow": "a shadow run beside a trainer",
+}
+
+GLOSSARY = (
+    ("environment", "A set of tasks with the same tools and the same rules, for instance the bookings of one airline."),
+    ("task", "One problem of an environment, with what decides whether it was solved."),
+    ("rollout", "One attempt of the policy at a task, from the first message to the reward."),
+    ("group", "The rollouts of one task at one step. The policy learns from how their rewards differ."),
+    ("mixed, flat", "A group is mixed if its rewards differ, flat if all are the same; a flat group teaches nothing."),
+    ("reward variance", "How much the rewards of a group differ; for rewards between 0 and 1 it is 0.25 at most."),
+    ("step", "One update of the policy, with one batch of tasks."),
+    ("pick", "A task that the scheduler chose for a step's batch."),
+    ("score", "What candidates are ranked by: expected signal, coverage of what was seldom visited, and a penalty for "
+     "being like an earlier pick. Its terms add up to it exactly."),
+    ("cut-off", "The lowest score that still came into the batch."),
+    ("uniform draw", "A pick by lot, whatever its score: an unbiased sample to hold the others against."),
+    ("quota", "The most picks of one step that one environment may have."),
+    ("evidence", "What a prediction rests on: the task's own results, those of tasks like it (neighbours), those of "
+     "its environment, or nothing yet (prior only)."),
+    ("guess", "A pick by score of which nothing was known, not even of its environment."),
+    ("starved", f"Got less than {STARVED:.0%} of the picks that uniform draws would have given."),
+    ("95 % interval", "Where the figure could well lie if other tasks like these had been there. It says nothing of "
+     "another seed or another training run."),
+)  # fmt: skip
+
+
+def percent(value: float | None, digits: int = 0) -> str:
+    """A share; n/a where it is not known."""
+    return MISSING if value is None or math.isnan(value) else f"{value:.{digits}%}"
+
+
+def count(value: float) -> str:
+    """A whole number with separators."""
+    return f"{round(value):,}"
+
+
+def number(value: float | None) -> str:
+    """Three significant digits; n/a where it is not known."""
+    return MISSING if value is None or math.isnan(value) else f"{value:.3g}"
+
+
+def between(found: Interval, digits: int = 0) -> str:
+    """The ends of an interval of shares, in words; empty where there is none."""
+    if math.isnan(found.low):
+        return ""
+    return f"95 % interval {percent(found.low, digits)} to {percent(found.high, digits)}"
+
+
+def _several(n: int, one: str, many: str = "") -> str:
+    return f"{n:,} {one if n == 1 else many or one + 's'}"
+
+
+def shared_sentence(told: Summary, share: Interval) -> str:
+    """How much of what was rolled out could teach anything."""
+    if told.informative_share is None:
+        waits = f"{_several(told.picks, 'pick waits', 'picks wait')} for results." if told.picks else ""
+        return f"Nothing was observed yet. {waits}".strip()
+    within = f" ({between(share)})" if between(share) else ""
+    return (
+        f"{percent(told.informative_share)} of {_several(told.counted, 'group')} had mixed rewards{within}; "
+        f"{count(told.wasted_rollouts)} of {_several(told.rollouts, 'rollout')} went to groups whose rewards were all "
+        "the same."
+    )
+
+
+def savings_sentence(found: Savings) -> str:
+    """Whether scheduling saved rollouts, and how sure that is."""
+    if found.against == "nothing" or math.isnan(found.saved.mean):
+        return f"It cannot be told: {found.how}."
+    text = (
+        f"scheduling spent {percent(found.flat, 1)} of {_several(found.rollouts, 'rollout')} on groups whose rewards "
+        f"were all the same; uniform draws {'are expected to spend' if found.against == 'pool' else 'spent'} "
+        f"{percent(found.uniform, 1)}"
+    )
+    low, high = (end * found.rollouts for end in (found.saved.low, found.saved.high))
+    if not found.clear:
+        return (
+            f"Not clearly: {text}. The difference could as well be none (95 % interval {low:+,.0f} to {high:+,.0f} "
+            "rollouts saved)."
+        )
+    answer, side = ("Yes", "fewer") if found.saved.mean > 0 else ("No", "more")
+    ends = sorted((abs(low), abs(high)))
+    return (
+        f"{answer}: {text}. That is {count(abs(found.saved.mean) * found.rollouts)} rollouts {side} wasted "
+        f"(95 % interval {count(ends[0])} to {count(ends[1])})."
+    )
+
+
+def guessing_sentence(found: Guessing, last_step: int | None) -> str:
+    """When picks ceased to be guesses, and when they began to rest on the task or on tasks like it."""
+    if not found.picks:
+        return "There is no decision in this run, so nothing was guessed."
+    if not found.predicts:
+        return "This scheduler predicts nothing: it neither guesses nor stops."
+    if found.guesses_until is None:
+        guessed = "It hardly guessed at all: at no step were most picks guesses"
+    elif found.guesses_until == last_step:
+        guessed = "It never did: at the last step most picks still were guesses"
+    else:
+        guessed = f"After step {found.guesses_until}, the last one at which most picks were guesses"
+    if found.informed_from is None:
+        informed = "to the last step most did not rest on the task's own results or on tasks like it"
+    else:
+        informed = (
+            f"from step {found.informed_from} on, most picks of every step rested on the task's own results or on "
+            "tasks like it"
+        )
+    return (
+        f"{guessed}; {informed}. Over the whole run {percent(found.guesses / found.picks)} of the picks were guesses "
+        f"(by score, with nothing known, not even of the environment) and {percent(found.informed / found.picks)} "
+        "rested on the task or on tasks like it."
+    )
+
+
+def starved_sentence(table: pd.DataFrame, *, decided: bool) -> str:
+    """Which environments got next to nothing, and whether there was anything to get."""
+    what = "picks" if decided else "groups"
+    never = int((table["visits"] == 0).sum())
+    starved = table[table["starved"]]
+    if not table["visits"].sum():
+        return "Nothing was visited yet."
+    if not len(starved):
+        text = f"None: each of {_several(len(table), 'environment')} got at least {STARVED:.0%} of the {what} that "
+        rest = f"; {_several(never, 'environment')} so small that none was to be expected got none" if never else ""
+        return f"{text}uniform draws would have given{rest}."
+    names = ", ".join(_named(row) for row in starved.head(NAMED).itertuples(index=False))
+    more = f", and {len(starved) - NAMED:,} more" if len(starved) > NAMED else ""
+    return (
+        f"{len(starved):,} of {_several(len(table), 'environment')} got less than {STARVED:.0%} of the {what} that "
+        f"uniform draws would have given: {names}{more}.{_worth(starved, table)}"
+    )
+
+
+def _named(row: object) -> str:
+    env, visits, expected = (getattr(row, name) for name in ("env", "visits", "expected"))
+    return f"{env} ({int(visits):,} of {expected:,.0f})"
+
+
+def _worth(starved: pd.DataFrame, table: pd.DataFrame) -> str:
+    """What the log holds for the starved: neglect, or nothing to learn there."""
+    if table["log_mixed_share"].notna().any():
+        theirs, all_of_them = (float(t["log_mixed_share"].mean()) for t in (starved, table))
+        return (
+            f" In the log, {percent(theirs)} of their groups are mixed, against {percent(all_of_them)} over all "
+            "environments (means of environments)."
+        )
+    groups, mixed = int(starved["groups"].sum()), int(starved["mixed"].sum())
+    if not groups:
+        return " None of their groups was observed, so what was missed there is not known."
+    return f" {mixed:,} of their {_several(groups, 'observed group')} {'was' if mixed == 1 else 'were'} mixed."
+
+
+def coverage_sentence(told: Summary, found: Coverage) -> str:
+    """How much of the catalogue was reached, against uniform draws."""
+    text = (
+        f"{count(told.tasks_covered)} of {_several(told.tasks, 'task')} and {count(told.environments_covered)} of "
+        f"{_several(told.environments, 'environment')} were reached"
+    )
+    if not len(found.table):
+        return f"{text}."
+    last = found.table.iloc[-1]
+    return (
+        f"{text}; uniform draws are expected to reach {count(last['uniform_tasks'])} and "
+        f"{number(float(last['uniform_environments']))}."
+    )
+
+
+def prediction_sentence(told: Summary, ranks: Interval, picks: int) -> str:
+    """Whether tasks that were predicted to vary did."""
+    if told.predicted_shown is None or told.mean_variance is None:
+        return "No prediction could be held against a result."
+    level = (
+        f"Picks were predicted to show a reward variance of {number(told.predicted_shown)} on average and showed "
+        f"{number(told.mean_variance)} (0.25 is the most)"
+    )
+    if math.isnan(ranks.mean):
+        return f"{level}. Their order cannot be judged on {_several(picks, 'pick')}."
+    ends = "" if math.isnan(ranks.low) else f", 95 % interval {ranks.low:.2f} to {ranks.high:.2f}"
+    return (
+        f"{level}. The order of {_several(picks, 'pick')} by prediction and by result agrees with a rank correlation "
+        f"of {ranks.mean:.2f} (0: not at all, 1: fully{ends}); one group of few rollouts is a noisy result, so even "
+        "perfect predictions stay below 1."
+    )
+
+
+def kind_caveat(told: Summary, simulated: bool) -> Sequence[str]:
+    """What a run of this kind can and cannot show."""
+    said = {
+        "import": "Logged: these are the groups as the log has them. No scheduler of EnvSched chose any of them.",
+        "replay": "Logged, replayed: exact on the log, since every group shown was really recorded; silent on the "
+        "policy, since another choice would have trained another policy.",
+        "audit": "Logged, audited: choices are compared with the log's own; picks that the log did not roll out have "
+        "no result, and none is invented.",
+        "live": "Live: the policy learned from these picks. One run on one seed cannot say what another scheduler, "
+        "or the same one on another seed, would have reached.",
+        "shadow": "Shadow: nothing in the trainer changed. Only picks that the trainer happened to roll out have a "
+        "result, and those are no fair sample.",
+    }
+    rewards = (
+        "Rewards: simulated. They come from a simulation, not from the training of a language model."
+        if simulated
+        else "Rewards: recorded, not simulated, as far as the run says of itself."
+    )
+    return (said.get(told.kind, f"Runs of the kind {told.kind} are not known to this version."), rewards)

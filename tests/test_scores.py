@@ -1,0 +1,37 @@
+"""Scores: all tasks in blocks, a few, or one at a time come to the same numbers to the last bit."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from test_selection import N, problem
+
+from envsched_core.selection import Batch
+
+
+@settings(max_examples=30)
+@given(st.integers(0, 10_000), st.sampled_from([0.0, 0.5]), st.integers(0, 12))
+def test_one_task_scores_what_all_tasks_score(seed: int, temperature: float, picks: int) -> None:
+    batch = Batch(problem(seed, temperature=temperature))
+    batch.choose(picks)
+    scores, gains = batch.scores(), batch.gains()
+    assert np.array_equal(scores, batch.keys(gains))
+    assert np.array_equal(scores[5:9], batch.scores_of(np.arange(5, 9)))
+    for task in range(N):
+        assert batch._gain_and_key(task) == (gains[task], scores[task])
+        assert abs(sum(batch.terms_of(task).values()) - scores[task]) < 1e-9
+
+
+def test_without_penalties_scores_are_higher() -> None:
+    batch = Batch(problem(1))
+    batch.choose(8)
+    held = batch.penalised()
+    assert len(held) > 0
+    assert (batch.scores_of(held, penalties=False) >= batch.scores_of(held)).all()
+
+
+def test_effects_are_the_same_step_by_step_and_at_once() -> None:
+    batch = Batch(problem(2))
+    batch.choose(12)
+    assert batch.effect == batch._effects()

@@ -1,0 +1,320 @@
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from small_run import catalogue, simulated, write_log, write_run
+
+from envsched_core import views
+from envsched_core.config import Config
+from envsched_core.errors import UnknownTaskError
+from envsched_core.replay import config_for, load_pool, replay_audit, replay_pool
+from envsched_core.scheduler import EnvSched
+from envsched_core.store import RunReader, RunWriter, new_manifest
+from envsched_core.views import RunView, report_facts, report_words
+from envsched_core.views.report_facts import Guessing, Savings, savings
+
+
+def opened(path: Path) -> RunView:
+    view = RunView(path)
+    view.poll()
+    return view
+
+
+@pytest.fixture(scope="module")
+def view(tmp_path_factory) -> RunView:
+    return opened(write_run(tmp_path_factory.mktemp("report") / "demo", last_open=True))
+
+
+@pytest.fixture(scope="module")
+def replayed(imported_run, tmp_path_factory) -> RunView:
+    out = tmp_path_factory.mktemp("replayed") / "runs" / "replayed"
+    config = config_for(load_pool(imported_run), {"batch_size": 12})
+    replay_pool(imported_run, out, config=config, steps=6)
+    return opened(out)
+
+
+@pytest.fixture(scope="module")
+def report(view) -> views.Report:
+    return views.report(view)
+
+
+@pytest.fixture(scope="module")
+def replay_report(replayed) -> views.Report:
+    return views.report(replayed)
+
+
+def said(report: views.Report, question: str) -> str:
+    return next(answer.sentence for answer in report.answers if question in answer.question)
+
+
+def test_the_headline_equals_a_direct_computation(view, report):
+    groups = [e.event.data for e in RunReader(view.path).events() if e.event.kind == "observed"]
+    mixed = [len(set(group.rewards)) > 1 for group in groups]
+    figures = {figure.label: figure.value for figure in report.figures}
+    assert figures["Groups with mixed rewards"] == f"{sum(mixed) / len(mixed):.0%}"
+    assert figures["Rollouts in flat groups"] == str(4 * (len(mixed) - sum(mixed)))
+    assert "8 still wait" in " ".join(report.caveats)
+    found = report_facts.mixed_share(view)
+    assert found.mean == pytest.approx(sum(mixed) / len(mixed))
+    assert found.low <= found.mean <= found.high
+
+
+def test_savings_of_a_replay_are_held_against_the_whole_log(imported_run, replayed):
+    found = savings(replayed, views.summary(replayed))
+    told = views.summary(replayed)
+    groups = [e.event.data for e in RunReader(imported_run).events() if e.event.kind == "observed"]
+    flat: dict[str, list[bool]] = {}
+    for group in groups:
+        flat.setdefault(group.key, []).append(len(set(group.rewards)) == 1)
+    assert found.against == "pool"
+    assert found.uniform == pytest.approx(np.mean([np.mean(one) for one in flat.values()]))
+    assert found.flat == pytest.approx(told.wasted_rollouts / told.rollouts)
+    assert found.saved.mean == pytest.approx(found.uniform - found.flat)
+    assert found.saved.low <= found.saved.mean <= found.saved.high
+
+
+def drawn_run(path: Path) -> RunView:
+    """A live run in which about half of the picks are uniform draws."""
+    config, tasks, number = Config(batch_size=12, max_share=0.5, uniform_share=0.5, seed=1), catalogue(), 0
+    scheduler = EnvSched(config)
+    scheduler.register(tasks)
+    with RunWriter.create(path, new_manifest("drawn", "live", scheduler="envsched", batch_size=12)) as writer:
+        writer.add_tasks(tasks)
+        for step in range(6):
+            decision = scheduler.ask(12, step=step)
+            groups = [simulated(pick.env, pick.task, step, number + i) for i, pick in enumerate(decision.picks)]
+            number += len(groups)
+            writer.asked(decision)
+            scheduler.observe(groups)
+            writer.observed(groups, step)
+    return opened(path)
+
+
+def test_savings_of_a_live_run_are_held_against_its_own_uniform_draws(tmp_path):
+    view = drawn_run(tmp_path / "drawn")
+    found = savings(view, views.summary(view))
+    rows = view.query("SELECT outcome = 'uniform_draw' drawn, scored, mixed FROM outcomes WHERE number IS NOT NULL")
+    for drawn, share in ((True, found.uniform), (False, found.flat)):
+        part = rows[rows["drawn"] == drawn]
+        assert share == pytest.approx(part.loc[~part["mixed"], "scored"].sum() / part["scored"].sum())
+    assert (found.against, found.reference) == ("draws", rows["drawn"].sum())
+    assert found.rollouts == rows.loc[~rows["drawn"], "scored"].sum()
+    assert found.saved.mean == pytest.approx(found.uniform - found.flat)
+    assert set(report_facts.mixed_trend(view)["who"]) == {"picks by score", "uniform draws"}
+
+
+def test_savings_of_a_live_run_need_enough_uniform_draws(view):
+    found = savings(view, views.summary(view))
+    assert found.against == "nothing"
+    assert "0 uniform draws of this run were observed; 16 are the least" in found.how
+
+
+def test_what_cannot_be_told_is_not_told(tmp_path, imported_run, replayed):
+    log = views.report(opened(write_log(tmp_path / "log")))
+    assert said(log, "save rollouts").startswith("It cannot be told: this is a log")
+    assert said(log, "stop guessing") == "There is no decision in this run, so nothing was guessed."
+    assert log.example is None
+    replay_audit(imported_run, tmp_path / "audit", steps=3)
+    audit = views.report(opened(tmp_path / "audit"))
+    assert "invents no reward" in said(audit, "save rollouts")
+    assert next(f.value for f in audit.figures if f.label == "Rollouts saved") == "n/a"
+    moved = without_source(replayed)
+    assert "not where it was" in savings(moved, views.summary(moved)).how
+
+
+def without_source(view: RunView) -> RunView:
+    """The same run, its source out of reach."""
+    moved = opened(view.path)
+    moved.manifest.source["path"] = "nowhere"
+    return moved
+
+
+@pytest.mark.parametrize(
+    ("mean", "low", "high", "start"),
+    [(0.1, 0.05, 0.2, "Yes: scheduling spent"), (-0.1, -0.2, -0.05, "No: "), (0.1, -0.1, 0.2, "Not clearly: ")],
+)
+def test_the_answer_on_savings_follows_its_interval(mean, low, high, start):
+    found = Savings("pool", "how", 1000, 250, 90, 0.5, 0.5 + mean, report_facts.Interval(mean, low, high))
+    text = report_words.savings_sentence(found)
+    assert text.startswith(start)
+    if found.clear:
+        assert f"100 rollouts {'fewer' if mean > 0 else 'more'} wasted (95 % interval 50 to 200)" in text
+    else:
+        assert "-100 to +200 rollouts saved" in text
+
+
+def test_when_guessing_ended_equals_a_direct_computation(view):
+    table = view.query("SELECT step, state, outcome FROM outcomes")
+    guess = (table["state"] == "prior only") & (table["outcome"] != "uniform_draw")
+    knew = table["state"].isin(["neighbours", "own history"])
+    most = knew.groupby(table["step"]).mean() > 0.5
+    ahead = [int(step) for step in most.index if most[most.index >= step].all()]
+    found = report_facts.guessing(view)
+    assert (found.guesses, found.informed) == (guess.sum(), knew.sum())
+    assert found.guesses_until == max(
+        (step for step, part in guess.groupby(table["step"]) if part.mean() > 0.5), default=None
+    )
+    assert found.informed_from == (ahead[0] if ahead else None)
+
+
+def test_every_end_of_guessing_has_its_words():
+    def text(**changed):
+        start = {"picks": 100, "guesses": 10, "informed": 60, "guesses_until": 2, "informed_from": 5, "predicts": True}
+        return report_words.guessing_sentence(Guessing(**(start | changed)), 9)
+
+    assert text().startswith("After step 2, the last one at which most picks were guesses; from step 5 on")
+    assert text(guesses_until=None).startswith("It hardly guessed at all")
+    assert text(guesses_until=9, informed_from=None).startswith("It never did")
+    assert "predicts nothing" in text(predicts=False)
+
+
+def test_starved_environments_are_named_with_what_they_missed():
+    table = pd.DataFrame(
+        {
+            "env": ["a", "b", "c"], "tasks": [10, 10, 10], "visits": [1, 14, 15], "expected": [10.0] * 3,
+            "groups": [1, 14, 15], "mixed": [1, 7, 7], "log_mixed_share": [0.6, 0.3, 0.3],
+            "starved": [True, False, False],
+        }
+    )  # fmt: skip
+    text = report_words.starved_sentence(table, decided=True)
+    assert (
+        "1 of 3 environments got less than 25% of the picks that uniform draws would have given: a (1 of 10)." in text
+    )
+    assert "60% of their groups are mixed, against 40% over all environments" in text
+    assert "1 of their 1 observed group was mixed" in report_words.starved_sentence(
+        table.assign(log_mixed_share=math.nan), decided=True
+    )
+    assert report_words.starved_sentence(table.assign(starved=False), decided=True).startswith("None: each of 3")
+
+
+def test_visits_are_held_against_what_uniform_draws_would_give(view):
+    table = report_facts.visits_by_environment(view)
+    assert table["visits"].sum() == views.summary(view).picks
+    assert table["expected"].sum() == pytest.approx(views.summary(view).picks)
+    assert (table["ratio"] * table["expected"]).tolist() == pytest.approx(table["visits"].tolist())
+    assert (table["starved"] == (table["visits"] < 0.25 * table["expected"])).all()
+
+
+def test_the_example_is_the_first_pick_by_score_and_its_terms_add_up(view, report):
+    example = report.example
+    assert example is not None
+    assert (example.step, example.picked) == (2, True)
+    assert example.terms["value"].sum() == pytest.approx(example.score, abs=1e-9)
+    assert example.shares["share"].sum() == pytest.approx(1.0)
+    first = view.query(
+        "SELECT env, task FROM outcomes WHERE step = 2 AND outcome <> 'uniform_draw' ORDER BY position LIMIT 1"
+    ).iloc[0]
+    assert (example.env, example.task) == (first["env"], first["task"])
+    key = f"{example.env}::{example.task}"
+    assert said(report, f"Why was {key} picked at step 2").startswith(f"{key} was pick ")
+    assert "rewards" in example.afterwards
+    assert "was not picked at step 2" in said(report, "why not the next best")
+
+
+def test_a_reader_may_choose_the_example(view):
+    missed = view.query("SELECT env, task FROM candidates WHERE step = 1 AND kept_as = 'near_miss' LIMIT 1").iloc[0]
+    found = views.report(view, step=1, task=f"{missed['env']}::{missed['task']}").example
+    assert found is not None
+    assert (found.step, found.picked, found.rival) == (1, False, "")
+    with pytest.raises(UnknownTaskError, match="no decision at step 99"):
+        views.report(view, step=99)
+    with pytest.raises(UnknownTaskError, match="nowhere"):
+        views.report(view, task="nowhere::1")
+
+
+def measured(path: Path, run: str, values: list[float]) -> RunView:
+    """A run of the small world, after whose last step the trainer's measures were noted."""
+    made = write_run(path / run, steps=len(values))
+    with RunWriter.resume(made) as writer:
+        for step, value in enumerate(values):
+            writer.note(step, {"metric": "success", "value": value})
+    return opened(made)
+
+
+def test_a_second_run_is_held_against_it_by_what_both_reached(tmp_path):
+    a, b = measured(tmp_path, "a", [0.1, 0.6, 0.5]), measured(tmp_path, "b", [0.1, 0.2, 0.55])
+    found = views.report(a, other=b)
+    text = said(found, "second run")
+    spent = [views.steps(view)["rollouts"].cumsum().tolist() for view in (a, b)]
+    assert f"Both reached success 0.55: this run first at step 1, after {spent[0][0]} rollouts" in text
+    assert f"b at step 2, after {spent[1][1]}; at the end they stood at 0.5 and 0.55" in text
+    assert "a difference of +0.0 points by step" in text
+    assert any("one seed" in caveat for caveat in found.caveats)
+    assert set(found.tables["second_run"]["figure"]) >= {"flat_share", "rollouts"}
+
+
+def test_runs_that_cannot_be_compared_get_no_figures(view, replayed):
+    text = said(views.report(view, other=replayed), "second run")
+    assert "are not comparable: different pools" in text
+    assert "Both reached" not in text
+    assert "points by step" not in text
+
+
+def test_charts_are_few_and_each_has_its_table(replay_report, report):
+    for one in (report, replay_report):
+        assert 4 <= len(one.charts) <= 6
+        assert {chart.table for chart in one.charts} <= set(one.tables)
+
+
+def test_the_trend_counts_every_observed_pick_once(view):
+    table = report_facts.mixed_trend(view)
+    assert table["groups"].sum() == views.summary(view).counted
+    assert table["mixed"].sum() == views.summary(view).mixed
+    assert ((table["low"] <= table["share"]) & (table["share"] <= table["high"])).all()
+
+
+def test_calibration_holds_every_answered_pick(replayed):
+    table = report_facts.calibration(replayed)
+    assert table["groups"].sum() == views.summary(replayed).answered
+    assert table["predicted"].is_monotonic_increasing
+    told = views.summary(replayed)
+    mean = (table["observed"] * table["groups"]).sum() / table["groups"].sum()
+    assert mean / 4 == pytest.approx(told.mean_variance)
+
+
+def test_caveats_tell_logged_from_simulated_and_biased_from_complete(replay_report, report, tmp_path):
+    text = " ".join(report.caveats)
+    assert "Rewards: simulated" in text
+    assert "One run on one seed" in text
+    replay = " ".join(replay_report.caveats)
+    assert "exact on the log" in replay
+    assert "silent on the policy" in replay
+    assert "observed, not what was declared" in " ".join(views.report(opened(write_log(tmp_path / "log"))).caveats)
+
+
+def test_an_empty_run_has_a_report(tmp_path):
+    found = views.report(opened(write_run(tmp_path / "new", steps=0)))
+    assert said(found, "What happened").startswith("Nothing was observed yet.")
+    assert found.charts == ()
+
+
+def test_the_same_run_gives_the_same_report(view, report):
+    again = views.report(opened(view.path))
+    assert (again.figures, again.answers, again.caveats, again.charts) == (
+        report.figures, report.answers, report.caveats, report.charts,
+    )  # fmt: skip
+
+
+@given(st.lists(st.tuples(st.integers(0, 50), st.integers(0, 50)), min_size=1))
+def test_an_interval_of_a_share_holds_it(pairs):
+    n = np.array([a + b for a, b in pairs], dtype=float)
+    k = np.array([a for a, _ in pairs], dtype=float)
+    low, high = report_facts._jeffreys(k, n)
+    share = k / np.maximum(n, 1.0)
+    assert ((low >= 0.0) & (high <= 1.0) & (low <= high)).all()
+    assert ((low <= share) & (share <= high))[n > 0].all()
+
+
+@given(st.lists(st.integers(0, 10_000), unique=True).map(sorted), st.integers(1, 30))
+def test_blocks_are_few_and_in_order(steps, most):
+    block = report_facts._blocks(steps, most)
+    firsts = [block[step] for step in steps]
+    assert len(set(firsts)) <= most
+    assert firsts == sorted(firsts)
+    assert all(first <= step and first in steps for step, first in block.items())
