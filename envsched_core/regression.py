@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import special
+from scipy import sparse, special
 
 from .catalogue import Catalogue
 from .features import ENV_FROM, PER_ENV, Features
@@ -38,7 +38,7 @@ HALVINGS = 20
 """Most halvings of one step: a whole step may overshoot where predictions are near 0 or 1, and never come back."""
 SLACK = 1e-12
 """Relative rise of the objective that is taken for rounding."""
-MOST = 128
+MOST = 64
 """Groups taken in at once; more are taken in one such block after the other (a solve costs their cube)."""
 CLOSE = 1e-10
 """Newton's method ends when no coefficient is off by more."""
@@ -103,21 +103,19 @@ class Regression:
         for start in range(0, len(tasks), MOST):
             part = slice(start, start + MOST)
             rows = self.features.rows(tasks[part])
-            columns, where = np.unique(rows.indices.astype(np.int64), return_inverse=True)
-            dense = np.zeros((rows.shape[0], len(columns)))
-            dense[np.repeat(np.arange(rows.shape[0]), np.diff(rows.indptr)), where] = rows.data
             for h in range(len(self.rates)):
-                self._update(h, columns, dense, means[part], counts[h][part])
+                self._update(h, rows, means[part], counts[h][part])
         self._predicted.clear()
 
-    def _update(self, h: int, columns: Indices, rows: Floats, means: Floats, counts: Floats) -> None:
-        mean, precision = self.mean[h, columns], self.precision[h, columns]
-        scaled = rows / precision
-        kernel, start = scaled @ rows.T, rows @ mean
+    def _update(self, h: int, rows: sparse.csr_array, means: Floats, counts: Floats) -> None:
+        """One block of groups; rows have some forty columns of many thousands, so all products are sparse."""
+        scaled = rows.copy()
+        scaled.data = rows.data / self.precision[h][rows.indices]
+        kernel, start = (scaled @ rows.T).toarray(), rows @ self.mean[h]
         coefficient = _mode(kernel, start, means, counts)
         chance = special.expit(start + kernel @ coefficient)
-        self.mean[h, columns] = mean + scaled.T @ coefficient
-        self.precision[h, columns] = precision + (counts * chance * (1.0 - chance)) @ rows**2
+        self.mean[h] += scaled.T @ coefficient
+        self.precision[h] += rows.power(2).T @ (counts * chance * (1.0 - chance))
 
     def split(self, h: int, task: int) -> dict[str, float]:
         """The logit of a task's prediction, by kind of feature; sums to it exactly."""
