@@ -38,7 +38,7 @@ HALVINGS = 20
 """Most halvings of one step: a whole step may overshoot where predictions are near 0 or 1, and never come back."""
 SLACK = 1e-12
 """Relative rise of the objective that is taken for rounding."""
-MOST = 64
+MOST = 128
 """Groups taken in at once; more are taken in one such block after the other (a solve costs their cube)."""
 CLOSE = 1e-10
 """Newton's method ends when no coefficient is off by more."""
