@@ -207,8 +207,10 @@ def waterfall(terms: Mapping[str, float], score: float, cutoff: float | None) ->
 
 def evidence_split(shares: Mapping[str, float]) -> go.Figure:
     """Where the predicted mean came from: one bar that sums to 1."""
-    figure = _figure(190, barmode="stack", yaxis={"visible": False}, bargap=0.0)
-    figure.update_layout(legend={"traceorder": "normal", "y": 1.05}, margin={"b": 50})
+    # The legend stands above the bar, a source a row where the page is narrow.
+    above = 22 * sum(share > 0 for share in shares.values())
+    figure = _figure(130 + above, barmode="stack", yaxis={"visible": False}, bargap=0.0)
+    figure.update_layout(legend={"traceorder": "normal", "y": 1.05}, margin={"b": 50, "t": 15 + above})
     for source in [*words.SOURCES, *(name for name in shares if name not in words.SOURCES)]:
         share = shares.get(source, 0.0)
         if share > 0:

@@ -113,11 +113,10 @@ def count(value: float | None) -> str:
 
 
 def age(seconds: float) -> str:
-    """How long ago, in the largest fitting unit."""
-    for size, unit in ((86_400, "day"), (3_600, "hour"), (60, "minute")):
+    """How long ago, in the largest fitting unit; short, since it stands in narrow boxes."""
+    for size, unit in ((86_400, "d"), (3_600, "h"), (60, "min")):
         if seconds >= size:
-            n = int(seconds // size)
-            return f"{n} {unit}{'s' if n > 1 else ''} ago"
+            return f"{int(seconds // size)} {unit} ago"
     return f"{int(seconds)} s ago"
 
 

@@ -124,7 +124,7 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     patterns: Positive = 16
     """most interaction patterns (P)"""
     refresh_groups: Count = 512
-    """newly observed groups after which the cross relation is rebuilt from what they showed; 0 = never"""
+    """newly observed groups, but at least a sixteenth of the tasks, after which the graph is rebuilt; 0 = never"""
     shuffle_within: bool = False
     """placebo: the tasks of each environment change places in the within relation"""
     shuffle_cross: bool = False

@@ -110,11 +110,13 @@ def trust_sentence(trust: Trust) -> str:
     t = trust
     text = (
         f"Trust in use: within {t.tau_within:g}, across {t.tau_cross:g}, environment {t.kappa_env:g} times its "
-        f"concentration, {t.features_share:.0%} of that for what features predict"
+        "concentration"
     )
-    if t.loglik_no_features is not None:
-        ahead = t.loglik - t.loglik_no_features
-        text += f" ({ahead:+.1f} nats against the best trust without features)"
+    if t.features_share > 0:
+        text += f", {t.features_share:.0%} of that for what features predict"
+        if t.loglik_no_features is not None:
+            ahead = t.loglik - t.loglik_no_features
+            text += f" ({ahead:+.1f} nats against the best trust without features)"
     return f"{text}; half-life {f'{t.half_life:g} steps' if t.half_life else 'none'}."
 
 

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -128,12 +127,13 @@ class Features:
             out[part] = found
         return out
 
-    def split(self, task: int, weights: Floats) -> dict[str, float]:
-        """Row times `weights` [D] of one task, by the blocks of `PARTS`."""
-        row: Any = self.rows(np.array([task]))
-        by_column = row.data * weights[row.indices]
-        part = np.searchsorted(STARTS, row.indices, side="right") - 1
-        return dict(zip(PARTS, np.bincount(part, by_column, minlength=len(PARTS)).tolist(), strict=True))
+    def split(self, tasks: Indices, weights: Floats) -> Floats:
+        """Row times `weights` [D] of `tasks`, by the blocks of `PARTS` [M, 5]; together: a row costs a millisecond."""
+        rows = self.rows(tasks)
+        row = np.repeat(np.arange(len(tasks)), np.diff(rows.indptr))
+        part = np.searchsorted(STARTS, rows.indices, side="right") - 1
+        sums: Any = np.bincount(row * len(PARTS) + part, rows.data * weights[rows.indices], len(tasks) * len(PARTS))
+        return np.asarray(sums).reshape(len(tasks), len(PARTS))
 
 
 def _empty(rows: int, columns: int) -> sparse.csr_array:

@@ -117,9 +117,9 @@ class Regression:
         self.mean[h] += scaled.T @ coefficient
         self.precision[h] += rows.power(2).T @ (counts * chance * (1.0 - chance))
 
-    def split(self, h: int, task: int) -> dict[str, float]:
-        """The logit of a task's prediction, by kind of feature; sums to it exactly."""
-        return self.features.split(task, self.mean[h])
+    def split(self, h: int, tasks: Indices) -> Floats:
+        """The logits of what is predicted of `tasks`, by kind of feature [M, 5]; rows sum to them exactly."""
+        return self.features.split(tasks, self.mean[h])
 
     def state_dict(self) -> dict[str, Any]:
         """Weights and their precisions; features follow from the tasks."""

@@ -14,9 +14,10 @@ import pytest
 from envsched_core.baselines import make_scheduler
 from envsched_core.bench.dots import dots_svg
 from envsched_core.bench.parallel import checked_folder, run_all
-from envsched_core.bench.pool import PoolPlan, PoolReport, named, run_pool, write_pool
+from envsched_core.bench.pool import PoolPlan, PoolReport, run_pool, write_pool
 from envsched_core.bench.pool_scores import RunDraws, score
-from envsched_core.bench.reveal import Drawn, comparable, draw, scheduler_for, unusable
+from envsched_core.bench.recorded import comparable, named, unusable
+from envsched_core.bench.reveal import Drawn, draw, scheduler_for
 from envsched_core.bench.rows import rows_of
 from envsched_core.errors import ConfigError, StoreError
 from envsched_core.evaluate import Interval

@@ -15,13 +15,12 @@ from hypothesis import strategies as st
 
 pytest.importorskip("numba", reason="the testbed needs the extra `train`")
 
-from envsched_core.baselines import make_scheduler
+from envsched_core.baselines import FILLING_ROUNDS, make_scheduler
 from envsched_core.config import Config
 from envsched_core.errors import ConfigError, ContractError, UnknownTaskError
 from envsched_core.records import Rollout
 from envsched_core.testbed import Learner, World, make_oracle, make_world, train
 from envsched_core.testbed.draws import compiled
-from envsched_core.testbed.driving import ROUNDS
 from envsched_core.testbed.loop import PROBE, advantages
 from envsched_core.testbed.optimiser import Adam
 from envsched_core.testbed.policy import FEATURES, Player, forget, initial_weights, new_scratch
@@ -239,7 +238,7 @@ def test_a_batch_that_never_fills_ends_after_its_rounds():
     scheduler = Loaded([flat[k : k + 2] for k in range(0, 40, 2)])
     before = one.adam.weights.copy()
     curve = train(one, scheduler, steps=12, batch_size=2, evaluated=(12,))
-    assert [step for _, step, _ in scheduler.asked] == [0] * ROUNDS + [1] * (12 - ROUNDS)
+    assert [step for _, step, _ in scheduler.asked] == [0] * FILLING_ROUNDS + [1] * (12 - FILLING_ROUNDS)
     assert (curve.updates, curve.rollouts) == (0, 12 * 2 * 8)
     assert np.array_equal(one.adam.weights, before)
 

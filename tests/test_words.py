@@ -24,7 +24,7 @@ def test_numbers_have_their_digits():
 
 
 @pytest.mark.parametrize(
-    ("seconds", "said"), [(3.2, "3 s ago"), (61, "1 minute ago"), (7300, "2 hours ago"), (90_000, "1 day ago")]
+    ("seconds", "said"), [(3.2, "3 s ago"), (61, "1 min ago"), (7300, "2 h ago"), (90_000, "1 d ago")]
 )
 def test_age(seconds, said):
     assert words.age(seconds) == said

@@ -38,7 +38,8 @@ def show(frame: Frame) -> None:
     if run is None:
         return
     facts, unreadable, rules = loading.log_facts(run), loading.unreadable_lines(run), loading.invariants(run)
-    st.subheader(health_sentence(facts, len(unreadable), int((rules["status"] == "broken").sum())), anchor=False)
+    broken, checked = int((rules["status"] == "broken").sum()), int(rules["checked"].sum())
+    st.subheader(health_sentence(facts, len(unreadable), broken, checked), anchor=False)
     _headline(run, facts, len(unreadable))
     _unreadable(run, unreadable)
     _lag(run, facts)
@@ -50,8 +51,8 @@ def show(frame: Frame) -> None:
     _files(run)
 
 
-def health_sentence(facts: LogFacts, unreadable: int, broken: int) -> str:
-    """The verdict of what is checked all the time."""
+def health_sentence(facts: LogFacts, unreadable: int, broken: int, checked: int) -> str:
+    """The verdict of what is checked all the time; `checked` says how much of decisions there was to check."""
     said = []
     if unreadable:
         said.append(
@@ -61,6 +62,8 @@ def health_sentence(facts: LogFacts, unreadable: int, broken: int) -> str:
         said.append(f"{words.count(broken)} {'rule is' if broken == 1 else 'rules are'} broken by decisions on record")
     if facts.torn:
         said.append(f"the last {words.count(facts.torn)} bytes are no whole line yet")
+    if not said and not checked:
+        return "Everything could be read; there is no decision on record to check."
     if not said:
         return "Everything could be read, and every decision on record adds up."
     text = "; ".join(said)

@@ -25,13 +25,14 @@ from envsched_core.scheduler import EnvSched
 
 from .ablations import ABLATIONS
 from .bandits import Dump, Sec
-from .counting import RoundRobin, dapo, dapo_envsched, empirical_bayes, uniform
+from .counting import FILLING_ROUNDS, RoundRobin, dapo, dapo_envsched, empirical_bayes, uniform
 from .peer import BARE, Peer
 from .pools import DifficultyPool, Greso
 from .replaying import Learnability, LevelReplay
 from .tracking import Dps, Mopps
 
 __all__ = [
+    "FILLING_ROUNDS",
     "GROUPS",
     "NAMES",
     "REFERENCES",

@@ -3,7 +3,7 @@
 `fills_batch` is what benches read. A scheduler with it is to be driven as DAPO's dynamic sampling is (Yu et al.
 2025, arXiv 2503.14476): ask for B, generate, observe every group, discard the flat ones; while fewer than B mixed
 groups are kept, ask again within the same step for as many as the trainer generates at a time (B there), until
-the batch is full, nothing is left, or ten rounds are over; train on the first B kept. All generated groups are
+the batch is full, nothing is left, or `FILLING_ROUNDS` are over; train on the first B kept. All generated groups are
 billed and all count in its informative share. What is asked again within a step is never a task of that step.
 Within a step the scheduler learns nothing new: results are taken in when the next step begins. So DAPO with
 uniform choice and DAPO with EnvSched differ in the choice alone, and are compared at equal generated rollouts.
@@ -21,7 +21,10 @@ from envsched_core.scheduler.worth import cells_of
 
 from .peer import BARE, GREEDY, MEANS_ONLY, NO_COVERAGE
 
-__all__ = ["RoundRobin", "dapo", "dapo_envsched", "empirical_bayes", "uniform"]
+__all__ = ["FILLING_ROUNDS", "RoundRobin", "dapo", "dapo_envsched", "empirical_bayes", "uniform"]
+
+FILLING_ROUNDS = 10
+"""Most batches generated for one that is to be full of mixed groups."""
 
 
 class RoundRobin(EnvSched):

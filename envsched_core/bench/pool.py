@@ -10,10 +10,10 @@ beyond that every scheduler is driven to what the others left over.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from functools import lru_cache, partial
+from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -21,15 +21,16 @@ from envsched_core.baselines import REFERENCES, expand, make_scheduler
 from envsched_core.config import Config
 from envsched_core.errors import ConfigError
 from envsched_core.evaluate import Interval
-from envsched_core.replay import RecordedPool, config_for, load_pool
+from envsched_core.replay import RecordedPool, config_for
 
 from .dots import dots_svg
 from .parallel import Progress, run_all
 from .pool_scores import BAYES, UNIFORM, PoolScore, RunDraws, score, step_rows
-from .reveal import Drawn, comparable, draw, scheduler_for, unusable
+from .recorded import Job, pool_of, usable
+from .reveal import Drawn, draw, scheduler_for
 from .rows import rows_of, write_csv
 
-__all__ = ["PoolPlan", "PoolReport", "PoolRun", "named", "run_pool", "write_pool"]
+__all__ = ["PoolPlan", "PoolReport", "PoolRun", "run_pool", "write_pool"]
 
 CAVEAT = "exact on the log; it says nothing about how the choice would have changed the policy"
 PLACEBOS = ("envsched-shuffled-", "envsched-no-")
@@ -99,25 +100,6 @@ class PoolReport(msgspec.Struct, frozen=True):
     notes: tuple[str, ...]
 
 
-class _Job(NamedTuple):
-    """One replay."""
-
-    run: Path
-    scheduler: str
-    seed: int
-
-
-def named(runs: Sequence[Path]) -> dict[str, Path]:
-    """Each run by its folder's name, or by its whole path where two have the same name."""
-    short = [run.resolve().name for run in runs]
-    return {name if short.count(name) == 1 else str(run): run for name, run in zip(short, runs, strict=True)}
-
-
-@lru_cache(maxsize=2)
-def _pool(run: Path) -> RecordedPool:
-    return comparable(load_pool(run))
-
-
 def _config(plan: PoolPlan, pool: RecordedPool, seed: int = 0) -> Config:
     """What the log says and the plan wants; the batch is an eighth of a small pool's tasks."""
     batch = min(plan.batch_size, max(1, len({group.key for group in pool.groups}) // 8))
@@ -128,9 +110,9 @@ def _steps(plan: PoolPlan, pool: RecordedPool, config: Config) -> int:
     return max(1, min(plan.steps, len(pool.groups) // (2 * config.batch_size)))
 
 
-def _replay(plan: PoolPlan, job: _Job) -> Drawn:
+def _replay(plan: PoolPlan, job: Job) -> Drawn:
     """One replay; what a process does."""
-    pool = _pool(job.run)
+    pool = pool_of(job.run)
     config = _config(plan, pool, job.seed)
     return draw(pool, scheduler_for(job.scheduler, config, pool), steps=_steps(plan, pool, config))
 
@@ -144,18 +126,15 @@ def run_pool(
         ConfigError: a scheduler, preset or knob is unknown, or no run can be compared. StoreError: one holds no groups.
     """
     plan = plan.checked()
-    runs, pools = named(plan.runs), {run: _pool(run) for run in plan.runs}
-    left_out = {name: reason for name, run in runs.items() if (reason := unusable(pools[run]))}
-    runs = {name: run for name, run in runs.items() if name not in left_out}
-    if not runs:
-        raise ConfigError("no run can be compared: " + "; ".join(f"{name}: {why}" for name, why in left_out.items()))
+    runs, left_out = usable(plan.runs)
+    pools = {run: pool_of(run) for run in runs.values()}
     configs = {run: _config(plan, pools[run]) for run in runs.values()}  # what is wrong is told before any replay
     names = (*plan.schedulers, *REFERENCES)
-    jobs = [_Job(run, name, seed) for run in runs.values() for name in names for seed in range(plan.seeds)]
+    jobs = [Job(run, name, seed) for run in runs.values() for name in names for seed in range(plan.seeds)]
     drawn = dict(zip(jobs, run_all(partial(_replay, plan), jobs, workers=workers, progress=progress), strict=True))
     found = {}
     for name, run in runs.items():
-        replays = {who: [drawn[_Job(run, who, seed)] for seed in range(plan.seeds)] for who in names}
+        replays = {who: [drawn[Job(run, who, seed)] for seed in range(plan.seeds)] for who in names}
         found[name] = RunDraws(pools[run], configs[run], _steps(plan, pools[run], configs[run]), replays)
     return _report(plan, found, left_out), found
 

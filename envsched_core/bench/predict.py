@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Iterator, Mapping, Sequence
-from functools import lru_cache, partial
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 import numpy as np
@@ -23,12 +23,11 @@ from envsched_core.baselines import NAMES, make_scheduler
 from envsched_core.config import Config
 from envsched_core.errors import ConfigError
 from envsched_core.evaluate import Interval
-from envsched_core.replay import RecordedPool, config_for, load_pool
+from envsched_core.replay import RecordedPool, config_for
 from envsched_core.store import RunReader
 
 from .dots import dots_svg
 from .parallel import Progress, run_all
-from .pool import named
 from .predict_scores import (
     BAYES,
     EnvironmentScore,
@@ -41,7 +40,7 @@ from .predict_scores import (
     true_combined,
 )
 from .prequential import Indices, batches_of, groups_of, own_order, walk
-from .reveal import comparable, unusable
+from .recorded import Job, pool_of, usable
 from .rows import rows_of, write_csv
 
 __all__ = ["PredictPlan", "PredictReport", "PredictRun", "predictors_of", "run_predict", "write_predict"]
@@ -125,14 +124,6 @@ class PredictReport(msgspec.Struct, frozen=True):
     notes: tuple[str, ...]
 
 
-class _Job(NamedTuple):
-    """One walk."""
-
-    run: Path
-    scheduler: str
-    seed: int
-
-
 def predictors_of(wanted: str | None) -> tuple[str, ...]:
     """Names: `all` (the default: EnvSched, empirical Bayes and what differs in its predictions), `peers`, or a list."""
     if wanted in (None, "", "all"):
@@ -140,11 +131,6 @@ def predictors_of(wanted: str | None) -> tuple[str, ...]:
     if wanted == "peers":
         return PREDICTING[:2]
     return tuple(name for part in (wanted or "").split(",") if (name := part.strip()))
-
-
-@lru_cache(maxsize=2)
-def _pool(run: Path) -> RecordedPool:
-    return comparable(load_pool(run))
 
 
 def _config(plan: PredictPlan, pool: RecordedPool) -> Config:
@@ -163,7 +149,7 @@ def _probes(pool: RecordedPool) -> dict[int, Indices]:
 
 def _truth(run: Path) -> tuple[Halves, str]:
     """True rates of the probed tasks, by rolling out; and why there are none, where there should be."""
-    pool = _pool(run)
+    pool = pool_of(run)
     probes = _probes(pool)
     if not probes:
         return {}, ""
@@ -181,9 +167,9 @@ def _uniform(run: Path, pool: RecordedPool) -> Sequence[bool]:
     return [group.pick_id in drawn for group in pool.groups]
 
 
-def _walk(plan: PredictPlan, truths: Mapping[Path, Halves], job: _Job) -> Scored:
+def _walk(plan: PredictPlan, truths: Mapping[Path, Halves], job: Job) -> Scored:
     """One walk, scored; what a process does."""
-    pool = _pool(job.run)
+    pool = pool_of(job.run)
     config = _config(plan, pool)
     batches = batches_of(pool, config.batch_size, seed=job.seed)
     told = walk(pool, make_scheduler(job.scheduler, config), batches, _probes(pool))
@@ -195,22 +181,19 @@ def run_predict(plan: PredictPlan, *, workers: int | None = None, progress: Prog
     """Walk every run with every predictor, `workers` processes at a time (None = one a core), and score it.
 
     Raises:
-        ConfigError: a scheduler or knob is unknown, or no run can be scored. StoreError: one holds no groups.
+        ConfigError: a scheduler or knob is unknown, or no run can be compared. StoreError: one holds no groups.
     """
     plan = plan.checked()
-    runs, pools = named(plan.runs), {run: _pool(run) for run in plan.runs}
-    left_out = {name: reason for name, run in runs.items() if (reason := unusable(pools[run]))}
-    runs = {name: run for name, run in runs.items() if name not in left_out}
-    if not runs:
-        raise ConfigError("no run can be scored: " + "; ".join(f"{name}: {why}" for name, why in left_out.items()))
+    runs, left_out = usable(plan.runs)
+    pools = {run: pool_of(run) for run in runs.values()}
     orders = {run: 1 if own_order(pools[run]) else plan.seeds for run in runs.values()}
     sizes = {run: _config(plan, pools[run]).batch_size for run in orders}  # what is wrong is told before any walk
     told = dict(zip(orders, run_all(_truth, list(orders), workers=workers), strict=True))
-    jobs = [_Job(run, name, seed) for run in orders for name in plan.schedulers for seed in range(orders[run])]
+    jobs = [Job(run, name, seed) for run in orders for name in plan.schedulers for seed in range(orders[run])]
     work = partial(_walk, plan, {run: halves for run, (halves, _) in told.items()})
     found = dict(zip(jobs, run_all(work, jobs, workers=workers, progress=progress), strict=True))
     walks = {
-        run: {name: [found[_Job(run, name, seed)] for seed in range(orders[run])] for name in plan.schedulers}
+        run: {name: [found[Job(run, name, seed)] for seed in range(orders[run])] for name in plan.schedulers}
         for run in orders
     }
     per_run = {

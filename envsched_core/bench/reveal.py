@@ -15,20 +15,16 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from envsched_core.baselines import REFERENCES, make_scheduler
+from envsched_core.baselines import FILLING_ROUNDS, REFERENCES, make_scheduler
 from envsched_core.config import Config, config_from
 from envsched_core.replay import RecordedPool, is_mixed
 from envsched_core.replay.pool import mapped_variance
 from envsched_core.scheduler import EnvSched, Worth
 
-from .assess import FEWEST_GROUPS
-
-__all__ = ["Drawn", "PoolOracle", "comparable", "draw", "scheduler_for", "unusable"]
+__all__ = ["Drawn", "PoolOracle", "draw", "scheduler_for"]
 
 Indices = NDArray[np.int64]
 
-ROUNDS = 10
-"""Most batches that a scheduler which fills its batch generates in a step."""
 BEHIND = 0.01
 """Weight of the groups behind a task's next one: small, so that it only tells apart tasks that give nothing now."""
 
@@ -62,20 +58,6 @@ def _worths(variances: list[float]) -> list[float]:
     return [v + BEHIND * sum(variances[k + 1 :]) / max(len(variances) - k - 1, 1) for k, v in enumerate(variances)]
 
 
-def comparable(pool: RecordedPool) -> RecordedPool:
-    """The pool without groups of fewer than two rewards, which can be neither mixed nor flat."""
-    return pool._replace(groups=tuple(group for group in pool.groups if len(group.rewards) > 1))
-
-
-def unusable(pool: RecordedPool) -> str:
-    """Why schedulers cannot be compared on a pool of comparable groups; empty when they can."""
-    if len(pool.groups) < FEWEST_GROUPS:
-        return f"{len(pool.groups)} groups have two or more rewards, and at least {FEWEST_GROUPS} are needed"
-    if pool.manifest.report.get("kept_only"):
-        return "it seems to hold only groups with mixed rewards, so what flat ones cost is not in it"
-    return ""
-
-
 def scheduler_for(name: str, config: Config, pool: RecordedPool) -> EnvSched:
     """A scheduler or reference by name.
 
@@ -99,7 +81,7 @@ def draw(pool: RecordedPool, scheduler: EnvSched, *, steps: int) -> Drawn:
     at: list[int] = []
     for step in range(steps):
         wanted = batch
-        for _ in range(ROUNDS if scheduler.fills_batch else 1):
+        for _ in range(FILLING_ROUNDS if scheduler.fills_batch else 1):
             picks = scheduler.ask(min(batch, steps * batch - len(groups)), step=step).picks
             places = [next(queues[pick.key]) for pick in picks]
             revealed = [

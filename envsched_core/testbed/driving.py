@@ -3,7 +3,7 @@
 Runs are compared at equal generated rollouts. The unit of a curve is a step's worth of them: B groups of G. Most
 schedulers train on all they generate, so that an update is a step. One that fills its batch (`fills_batch`, DAPO's
 dynamic sampling, Yu et al. 2025, arXiv 2503.14476) discards flat groups and asks again within the same step until B
-mixed groups are there, `ROUNDS` rounds are over or the rollouts of the run are spent, and only then trains, on the
+mixed groups are there, `FILLING_ROUNDS` are over or the rollouts of the run are spent, and only then trains, on the
 first B; whatever it generated is billed, and the policy is measured when the bill reaches a measuring point, as it
 then is: rollouts that still wait for their batch have not paid yet.
 """
@@ -15,17 +15,16 @@ from typing import NamedTuple
 
 import numpy as np
 
+from envsched_core.baselines import FILLING_ROUNDS
 from envsched_core.records import GroupResult
 from envsched_core.scheduler import Scheduler
 
 from .loop import AnyLearner
 
-__all__ = ["EVALUATED", "ROUNDS", "Curve", "train"]
+__all__ = ["EVALUATED", "Curve", "train"]
 
 EVALUATED = (0, 5, 10, 20, 30, 40, 60, 80, 100, 120)
 """Steps of generated rollouts after which held-out success is measured."""
-ROUNDS = 10
-"""Most rounds of B groups that are generated for one batch."""
 
 
 class Curve(NamedTuple):
@@ -101,10 +100,10 @@ class _Run:
         due = self.measure(due, self.groups)
         while self.groups < budget:
             before, kept = self.groups, list[str]()
-            for k in range(ROUNDS):
+            for k in range(FILLING_ROUNDS):
                 results = self.generate(step, min(self.batch_size, budget - self.groups))
                 kept += [r.group_id for r in results if max(r.rewards) > min(r.rewards)]
-                if len(kept) >= self.batch_size or self.groups == budget or not results or k == ROUNDS - 1:
+                if len(kept) >= self.batch_size or self.groups == budget or not results or k == FILLING_ROUNDS - 1:
                     break
                 due = self.measure(due, self.groups)
             if kept:
