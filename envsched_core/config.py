@@ -26,6 +26,8 @@ NonNegative = Annotated[float, Meta(ge=0.0, le=1e6)]
 Count = Annotated[int, Meta(ge=0)]
 Positive = Annotated[int, Meta(ge=1)]
 Strict = Annotated[float, Meta(gt=0.0, le=1e6)]
+Exponent = Annotated[float, Meta(ge=0.0, le=10.0)]
+"""More would leave the range of floating point on a long run."""
 Grid = Annotated[tuple[NonNegative, ...], Meta(min_length=1)]
 
 
@@ -47,22 +49,22 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """weight of the chance that a group of `group_size` is mixed"""
     weight_uncertainty: NonNegative = 0.1
     """weight of the variance prediction's standard deviation, over 1/4"""
-    weight_environment: NonNegative = 1.0
+    weight_environment: Exponent = 1.0
     """exponent of environment coverage, ((1 + mean visits) / (1 + its visits)) ^ weight, a factor on the value"""
-    weight_pattern: NonNegative = 0.1
+    weight_pattern: Exponent = 0.1
     """exponent of interaction-pattern coverage, of the same shape"""
-    weight_task: NonNegative = 1.0
+    weight_task: Exponent = 1.0
     """exponent of task coverage, (1 / (1 + its visits)) ^ weight: favours tasks not rolled out lately"""
     weight_similarity: NonNegative = 0.1
     """weight of the similarity penalty between tasks of one batch"""
     cost: Literal["", "tokens", "seconds", "turns", "tool_calls"] = ""
     """the cost that values are counted per, by the factor (usual / expected cost) ^ `weight_cost`; empty = none"""
-    weight_cost: NonNegative = 1.0
+    weight_cost: Exponent = 1.0
     """exponent of that factor, which stays between 1/10 and 10"""
     coverage_half_life: NonNegative = 20.0
     """steps after which a past visit counts half for coverage; 0 = never ages"""
-    temperature: NonNegative = 0.1
-    """scale of the Gumbel draw over log scores; 0 = greedy"""
+    temperature: Exponent = 0.1
+    """scale of the Gumbel draw: the gain is multiplied by exp(temperature x Gumbel); 0 = greedy"""
     uniform_share: Share = 0.05
     """share of the batch drawn uniformly from what remains"""
 

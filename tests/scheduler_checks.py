@@ -308,4 +308,14 @@ def check_nothing_left(make: Make) -> None:
     assert decision.relaxed[-1].kind == "shortfall"
 
 
+def check_extreme_knobs_keep_scores_finite(make: Make) -> None:
+    """The largest exponents and draw that a config takes, over many visits of few tasks."""
+    extreme = {"weight_environment": 10.0, "weight_pattern": 10.0, "weight_task": 10.0, "temperature": 10.0}
+    scheduler = make(**extreme, coverage_half_life=0.0, batch_size=4)
+    for step in range(40):
+        decision = scheduler.ask(4, step=step)
+        assert all(np.isfinite([c.score, *c.terms.values()]).all() for c in decision.candidates)
+        scheduler.observe(outcome(decision))
+
+
 CHECKS = [value for name, value in sorted(globals().items()) if name.startswith("check_")]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from small_run import write_log, write_run
+from page_runs import app, shown_page, write_runs
 
 from envsched_core import views
 from envsched_core.store import RunReader
@@ -19,7 +19,6 @@ figures = pytest.importorskip("envsched_dashboard.cold_start_charts")
 
 from streamlit.testing.v1 import AppTest  # noqa: E402  (after the skips)
 
-ENTRY = Path(parts.__file__).with_name("entry.py")
 EVIL = "<a href='x'>$x$ %{y}</a>"
 
 # A thread that Streamlit leaves to the garbage collector at exit.
@@ -28,23 +27,14 @@ pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory) -> Path:
-    folder = tmp_path_factory.mktemp("app")
-    write_run(folder / "demo", last_open=True)
-    write_log(folder / "log")
-    write_log(folder / "stepless", steps=False)
-    write_run(folder / "new", steps=0)
+    folder = write_runs(tmp_path_factory.mktemp("app"))
     bare = Path(shutil.copytree(folder / "demo", folder / "bare"))
     shutil.rmtree(bare / "scores")
     return folder
 
 
 def visit(runs: Path, monkeypatch: pytest.MonkeyPatch, **values: object) -> AppTest:
-    monkeypatch.setenv("ENVSCHED_RUNS", str(runs))
-    test = AppTest.from_file(str(ENTRY), default_timeout=60)
-    test.session_state["go_to"] = ("cold_start", values)
-    test.run()
-    assert not test.exception, [e.value for e in test.exception]
-    return test
+    return shown_page(app(runs, monkeypatch), "cold_start", **values)
 
 
 def captions(test: AppTest) -> str:

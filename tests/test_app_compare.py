@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+from page_runs import app, sound
 from small_run import write_log, write_run
 
 from envsched_core import views
@@ -20,8 +21,6 @@ parts = pytest.importorskip("envsched_dashboard.parts")
 
 from envsched_dashboard import compare_charts, compare_words  # noqa: E402  (after the skips)
 from streamlit.testing.v1 import AppTest  # noqa: E402
-
-ENTRY = Path(parts.__file__).with_name("entry.py")
 
 # A thread that Streamlit leaves to the garbage collector at exit.
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")
@@ -38,17 +37,9 @@ def runs(tmp_path_factory) -> Path:
 
 
 def page(runs: Path, monkeypatch: pytest.MonkeyPatch, **link: str) -> AppTest:
-    monkeypatch.setenv("ENVSCHED_RUNS", str(runs))
-    test = AppTest.from_file(str(ENTRY), default_timeout=60)
-    for key, value in link.items():
-        test.query_params[key] = value
+    test = app(runs, monkeypatch, **link)
     # Before the first run the name of the file is taken for the page's place in the URL: a link that opens there.
-    return drawn(test.switch_page("app_pages/compare.py").run())
-
-
-def drawn(test: AppTest) -> AppTest:
-    assert not test.exception, [e.value for e in test.exception]
-    return test
+    return sound(test.switch_page("app_pages/compare.py").run())
 
 
 def shown(test: AppTest) -> str:
@@ -69,7 +60,7 @@ def test_a_second_run_is_asked_for(runs, monkeypatch):
     assert test.title[0].value == "Compare & what-if"
     assert "Choose a second run" in test.info[0].value
     test.selectbox(key="with").select("twin").run()
-    assert "B: twin" in shown(drawn(test))
+    assert "B: twin" in shown(sound(test))
 
 
 def test_a_run_beside_one_that_decided_the_same(runs, monkeypatch):
@@ -103,7 +94,7 @@ def test_a_link_to_a_run_that_is_not_there_is_told(runs, monkeypatch):
 
 @pytest.mark.parametrize("other", ["log", "demo"])
 def test_a_log_beside_a_run(runs, monkeypatch, other):
-    drawn(page(runs, monkeypatch, run="log" if other == "demo" else "demo", **{"with": other}))
+    sound(page(runs, monkeypatch, run="log" if other == "demo" else "demo", **{"with": other}))
 
 
 def test_a_second_run_that_cannot_be_read(runs, tmp_path, monkeypatch):
@@ -151,11 +142,11 @@ def test_the_form_changes_the_link(runs, monkeypatch):
     test = what_if(runs, monkeypatch)
     next(field for field in test.number_input if field.label == "Exponent of task coverage").set_value(0.25)
     next(button for button in test.button if button.label == "Decide again").click()
-    test = drawn(test.run())
+    test = sound(test.run())
     assert json.loads(test.text_input(key="set").value) == {"weight_task": 0.25}
     assert "Under these settings" in shown(test)
     test.button(key="what_if_reset").click().run()
-    assert drawn(test).text_input(key="set").value == ""
+    assert sound(test).text_input(key="set").value == ""
 
 
 @pytest.mark.parametrize(
@@ -173,7 +164,7 @@ def test_the_smallest_change_is_found_on_demand(runs, monkeypatch):
     test = what_if(runs, monkeypatch, task=key)
     assert "Smallest change found" not in shown(test)
     test.button(key="smallest_button").click().run()
-    assert "Confirmed by deciding the step again" in shown(drawn(test))
+    assert "Confirmed by deciding the step again" in shown(sound(test))
 
 
 def test_a_log_has_nothing_to_decide_again(runs, monkeypatch):

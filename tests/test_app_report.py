@@ -5,7 +5,8 @@ from html import unescape
 from pathlib import Path
 
 import pytest
-from small_run import HOSTILE, write_log, write_run
+from page_runs import app, shown_page, write_runs
+from small_run import HOSTILE
 
 from envsched_core import views
 from envsched_core.views import RunView, report_page, report_print
@@ -15,32 +16,17 @@ parts = pytest.importorskip("envsched_dashboard.parts")
 
 from streamlit.testing.v1 import AppTest  # noqa: E402  (after the skips)
 
-ENTRY = Path(parts.__file__).with_name("entry.py")
-
 # A thread that Streamlit leaves to the garbage collector at exit.
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")
 
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory) -> Path:
-    folder = tmp_path_factory.mktemp("app")
-    write_run(folder / "demo", last_open=True)
-    write_log(folder / "log")
-    write_log(folder / "stepless", steps=False)
-    write_run(folder / "new", steps=0)
-    return folder
+    return write_runs(tmp_path_factory.mktemp("app"))
 
 
 def opened(runs: Path, monkeypatch: pytest.MonkeyPatch, **link: str) -> AppTest:
-    monkeypatch.setenv("ENVSCHED_RUNS", str(runs))
-    test = AppTest.from_file(str(ENTRY), default_timeout=60)
-    for key, value in link.items():
-        test.query_params[key] = value
-    test.run()
-    test.session_state["go_to"] = ("report", {})
-    test.run()
-    assert not test.exception, [e.value for e in test.exception]
-    return test
+    return shown_page(app(runs, monkeypatch, **link).run(), "report")
 
 
 def preview(test: AppTest) -> str:

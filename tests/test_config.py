@@ -21,6 +21,7 @@ def test_every_knob_is_documented_and_has_its_default() -> None:
         ({"temperatur": 1}, "did you mean 'temperature'"),
         ({"zzz": 1}, "`envsched config` lists all"),
         ({"max_share": 2.0}, "max_share"),
+        ({"weight_environment": 5000.0}, "<= 10"),
         ({"batch_size": "many"}, "batch_size"),
         ({"half_lives": [-1.0]}, "half_lives"),
         ({"tau_cross_grid": []}, "tau_cross_grid"),

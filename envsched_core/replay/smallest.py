@@ -14,7 +14,8 @@ from typing import Any, Literal
 
 import msgspec
 
-from envsched_core.errors import UnknownTaskError
+from envsched_core.config import config_from
+from envsched_core.errors import ConfigError, UnknownTaskError
 from envsched_core.scheduler.changed import TRUST
 
 from .pool import Progress
@@ -100,6 +101,15 @@ def smallest_change(
     return Smallest(key, False, "", (*ordered, *pinned), search.tried, tuple(without))
 
 
+def _allowed(name: str, value: float) -> bool:
+    """Whether a knob may have a value."""
+    try:
+        config_from({name: value})
+    except ConfigError:
+        return False
+    return True
+
+
 def _part(change: Change) -> float:
     """How much of the setting the change is; a setting that was 0 counts by what it became."""
     was, needs = change.was or 0.0, change.needs or 0.0
@@ -151,7 +161,7 @@ class _Search:
 
     def _one_way(self, setting: Setting, way: Sequence[float]) -> list[Change]:
         missed = float(setting.value)
-        for value in way:
+        for value in (value for value in way if _allowed(setting.name, value)):
             if self.picks({setting.name: value}):
                 return self._change(setting, self._between(setting.name, missed, value))
             missed = value
@@ -167,7 +177,7 @@ class _Search:
             else:
                 missed = middle
         rounded = _away(hit, start)
-        return rounded if self.picks({name: rounded}) else hit
+        return rounded if _allowed(name, rounded) and self.picks({name: rounded}) else hit
 
     def _change(self, setting: Setting, value: float) -> list[Change]:
         return self.confirmed(setting.kind, setting.name, float(setting.value), value, {setting.name: value})

@@ -1,0 +1,58 @@
+"""What the tests of the pages share: runs of every kind, and the app as a link opens it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from small_run import write_log, write_run
+
+__all__ = ["PAGES", "app", "shown_page", "sound", "write_runs"]
+
+PAGES = {
+    "overview": "Overview",
+    "batch": "Batch",
+    "decision": "Decision",
+    "graph": "Graph",
+    "compare": "Compare",
+    "variance": "Variance",
+    "coverage": "Coverage",
+    "cold_start": "Cold start",
+    "log_health": "Log health",
+    "report": "Report",
+}
+"""Each page's place in the URL, and what its title begins with."""
+
+
+def write_runs(folder: Path) -> Path:
+    """A live run whose last step is open, a log with and without steps, and a run before its first batch."""
+    write_run(folder / "demo", last_open=True)
+    write_log(folder / "log")
+    write_log(folder / "stepless", steps=False)
+    write_run(folder / "new", steps=0)
+    return folder
+
+
+def app(runs: Path, monkeypatch: pytest.MonkeyPatch, **link: str) -> Any:
+    """The app over a folder of runs, opened by a link; not run yet."""
+    from envsched_dashboard import parts
+    from streamlit.testing.v1 import AppTest
+
+    monkeypatch.setenv("ENVSCHED_RUNS", str(runs))
+    test = AppTest.from_file(str(Path(parts.__file__).with_name("entry.py")), default_timeout=60)
+    for key, value in link.items():
+        test.query_params[key] = value
+    return test
+
+
+def shown_page(test: Any, page: str, **values: object) -> Any:
+    """The app after a click that goes to `page`."""
+    test.session_state["go_to"] = (page, values)
+    return sound(test.run())
+
+
+def sound(test: Any) -> Any:
+    """The app, which must not have failed."""
+    assert not test.exception, [e.value for e in test.exception]
+    return test
