@@ -17,13 +17,17 @@ from . import words
 
 __all__ = [
     "VARIANCE_RANGE",
+    "axis_room",
     "composition",
     "coverage",
+    "empty_figure",
     "evidence_split",
     "label",
     "logit_parts",
+    "mark_step",
     "quota_hits",
     "rivals",
+    "step_axis",
     "steps",
     "term_totals",
     "timeline",
@@ -60,7 +64,7 @@ def label(text: object, most: int = 48) -> str:
     return cut
 
 
-def _figure(height: int, **layout: Any) -> go.Figure:
+def empty_figure(height: int, **layout: Any) -> go.Figure:
     """An empty figure with our margins (Plotly's own squeeze small charts) and stable zoom."""
     figure = go.Figure()
     figure.update_layout(
@@ -78,7 +82,7 @@ def _figure(height: int, **layout: Any) -> go.Figure:
 
 def steps(table: pd.DataFrame, chosen: int | None = None) -> go.Figure:
     """Groups of each step by how they came out; a click gives the step (customdata)."""
-    figure = _figure(260, barmode="stack", clickmode="event+select")
+    figure = empty_figure(260, barmode="stack", clickmode="event+select")
     figure.update_layout(legend={"traceorder": "normal"})
     for column, name, colour, pattern in (
         ("mixed", "mixed rewards (they teach)", BLUE, ""),
@@ -97,14 +101,14 @@ def steps(table: pd.DataFrame, chosen: int | None = None) -> go.Figure:
                 customdata=table["step"],
                 hovertemplate=hover,
             )
-    _step_axis(figure, table)
+    step_axis(figure, table)
     figure.update_yaxes(title="groups")
-    return _mark_step(figure, chosen)
+    return mark_step(figure, chosen)
 
 
 def success(table: pd.DataFrame, chosen: int | None = None) -> go.Figure:
     """Held-out success over the run: mean over environments, and over tasks."""
-    figure = _figure(260)
+    figure = empty_figure(260)
     for column, name, colour, dash in (
         ("value", "mean over environments", BLUE, "solid"),
         ("micro", "mean over tasks", GREY, "dash"),
@@ -115,12 +119,12 @@ def success(table: pd.DataFrame, chosen: int | None = None) -> go.Figure:
             hovertemplate="step %{x}: %{y:.1%}<extra></extra>",
         )  # fmt: skip
     figure.update_yaxes(title="held-out success", tickformat=".0%", rangemode="tozero")
-    _step_axis(figure, table)
+    step_axis(figure, table)
     figure.update_xaxes(dtick=None, nticks=10)  # it is measured now and then, not at every step
-    return _mark_step(figure, chosen)
+    return mark_step(figure, chosen)
 
 
-def _step_axis(figure: go.Figure, table: pd.DataFrame) -> None:
+def step_axis(figure: go.Figure, table: pd.DataFrame) -> None:
     """Whole steps, no room for steps that never were."""
     figure.update_xaxes(title="step", tickformat="d", dtick=1 if len(table) <= 12 else None)
     if len(table):
@@ -128,7 +132,8 @@ def _step_axis(figure: go.Figure, table: pd.DataFrame) -> None:
         figure.update_xaxes(range=[first - 0.6, last + 0.6])
 
 
-def _mark_step(figure: go.Figure, step: int | None) -> go.Figure:
+def mark_step(figure: go.Figure, step: int | None) -> go.Figure:
+    """A dotted line at the chosen step."""
     if step is not None:
         figure.add_vline(x=step, line={"dash": "dot", "width": 1.5, "color": GREY})
     return figure
@@ -136,7 +141,7 @@ def _mark_step(figure: go.Figure, step: int | None) -> go.Figure:
 
 def composition(table: pd.DataFrame) -> go.Figure:
     """Picks of each environment, its quota and what uniform draws would take."""
-    figure = _figure(max(100 + 22 * len(table), 170))
+    figure = empty_figure(max(100 + 22 * len(table), 170))
     names = [label(env, 32) for env in table["env"]]
     rows = list(range(len(names)))
     figure.add_bar(
@@ -161,7 +166,7 @@ def composition(table: pd.DataFrame) -> go.Figure:
 def term_totals(table: pd.DataFrame) -> go.Figure:
     """Mean signed term per pick."""
     shown = table[table["mean"].abs() > 1e-6]
-    figure = _figure(80 + 30 * len(shown), yaxis={"autorange": "reversed"}, showlegend=False)
+    figure = empty_figure(80 + 30 * len(shown), yaxis={"autorange": "reversed"}, showlegend=False)
     colours = [BLUE if value >= 0 else VERMILION for value in shown["mean"]]
     figure.add_bar(
         x=shown["mean"], y=[words.term(label(name)) for name in shown["name"]], orientation="h",
@@ -169,11 +174,11 @@ def term_totals(table: pd.DataFrame) -> go.Figure:
         cliponaxis=False,
         hovertemplate="%{y}: %{x:+.4f} per pick<extra></extra>",
     )  # fmt: skip
-    figure.update_xaxes(title="score units per pick", zeroline=True, range=_room(0.0, *shown["mean"]))
+    figure.update_xaxes(title="score units per pick", zeroline=True, range=axis_room(0.0, *shown["mean"]))
     return figure
 
 
-def _room(*values: float) -> list[float]:
+def axis_room(*values: float) -> list[float]:
     """An axis that holds all `values` and a written number at either end."""
     low, high = min(values), max(values)
     room = 0.22 * max(high - low, 1e-9)
@@ -185,7 +190,7 @@ def waterfall(terms: Mapping[str, float], score: float, cutoff: float | None) ->
     shown = {name: value for name, value in terms.items() if abs(value) > 1e-6}
     names = [words.term(label(name)) for name in shown] + ["score"]
     values = [*shown.values(), score]
-    figure = _figure(90 + 34 * len(names), yaxis={"autorange": "reversed"}, showlegend=False)
+    figure = empty_figure(90 + 34 * len(names), yaxis={"autorange": "reversed"}, showlegend=False)
     figure.add_waterfall(
         orientation="h", y=names, x=values, measure=["relative"] * len(shown) + ["total"],
         text=[words.signed(v) for v in shown.values()] + [words.number(score)], textposition="outside",
@@ -201,7 +206,7 @@ def waterfall(terms: Mapping[str, float], score: float, cutoff: float | None) ->
         )  # fmt: skip
         figure.update_layout(margin={"t": 26})
     reached = np.cumsum(values[:-1]) if len(values) > 1 else np.zeros(1)
-    figure.update_xaxes(title="score units", range=_room(0.0, score, cutoff or 0.0, *reached))
+    figure.update_xaxes(title="score units", range=axis_room(0.0, score, cutoff or 0.0, *reached))
     return figure
 
 
@@ -209,12 +214,12 @@ def evidence_split(shares: Mapping[str, float]) -> go.Figure:
     """Where the predicted mean came from: one bar that sums to 1."""
     # The legend stands above the bar, a source a row where the page is narrow.
     above = 22 * sum(share > 0 for share in shares.values())
-    figure = _figure(130 + above, barmode="stack", yaxis={"visible": False}, bargap=0.0)
+    figure = empty_figure(130 + above, barmode="stack", yaxis={"visible": False}, bargap=0.0)
     figure.update_layout(legend={"traceorder": "normal", "y": 1.05}, margin={"b": 50, "t": 15 + above})
     for source in [*words.SOURCES, *(name for name in shares if name not in words.SOURCES)]:
         share = shares.get(source, 0.0)
         if share > 0:
-            name = words.SOURCES.get(source, label(source))
+            name = words.source(label(source))
             figure.add_bar(
                 x=[share], y=[0], orientation="h", name=name, marker={"color": SOURCE_COLOURS.get(source, GREY)},
                 text=[words.percent(share) if share >= 0.04 else ""], textposition="inside", insidetextanchor="middle",
@@ -227,20 +232,20 @@ def evidence_split(shares: Mapping[str, float]) -> go.Figure:
 
 def logit_parts(names: Sequence[str], values: Sequence[float]) -> go.Figure:
     """What makes a task easier (right) or harder (left) than others, by kind of feature."""
-    figure = _figure(90 + 26 * len(names), yaxis={"autorange": "reversed"}, showlegend=False)
+    figure = empty_figure(90 + 26 * len(names), yaxis={"autorange": "reversed"}, showlegend=False)
     figure.add_bar(
         x=list(values), y=list(names), orientation="h",
         marker={"color": [BLUE if value >= 0 else VERMILION for value in values]},
         text=[f"{value:+.2f}" for value in values], textposition="outside", cliponaxis=False,
         hovertemplate="%{y}: %{x:+.3f} logits<extra></extra>",
     )  # fmt: skip
-    figure.update_xaxes(title="logits: harder < 0 < easier", zeroline=True, range=_room(0.0, *values))
+    figure.update_xaxes(title="logits: harder < 0 < easier", zeroline=True, range=axis_room(0.0, *values))
     return figure
 
 
 def rivals(table: pd.DataFrame, cutoff: float | None) -> go.Figure:
     """Scores of the tasks just above and below one task; the task itself is outlined."""
-    figure = _figure(70 + 26 * len(table), yaxis={"autorange": "reversed"}, showlegend=False)
+    figure = empty_figure(70 + 26 * len(table), yaxis={"autorange": "reversed"}, showlegend=False)
     keys = [f"{env}::{task}" for env, task in zip(table["env"], table["task"], strict=True)]
     names = [f"#{rank} {label(key, 40)}" for rank, key in zip(table["rank"], keys, strict=True)]
     colours = [BLUE if code in ("selected", "uniform_draw") else GREY for code in table["outcome"]]
@@ -259,7 +264,7 @@ def rivals(table: pd.DataFrame, cutoff: float | None) -> go.Figure:
 
 def timeline(table: pd.DataFrame, chosen: int | None) -> go.Figure:
     """Predicted and observed variance of one task over the steps, and where it was picked."""
-    figure = _figure(260)
+    figure = empty_figure(260)
     known = table[table["variance"].notna()]
     figure.add_scatter(
         x=known["step"], y=known["variance"], mode="lines+markers", name="predicted variance",
@@ -282,8 +287,8 @@ def timeline(table: pd.DataFrame, chosen: int | None) -> go.Figure:
         hovertemplate="step %{x}<br>observed %{y:.3f}<extra></extra>",
     )  # fmt: skip
     figure.update_yaxes(range=[-0.012, 0.262], title="reward variance")
-    _step_axis(figure, table)
-    return _mark_step(figure, chosen)
+    step_axis(figure, table)
+    return mark_step(figure, chosen)
 
 
 def variance_grid(
@@ -293,7 +298,7 @@ def variance_grid(
 
     A heatmap reports no clicks, so invisible squares lie over it.
     """
-    figure = _figure(max(320, min(70 + 15 * len(envs), 1700)), clickmode="event+select", plot_bgcolor=GAP)
+    figure = empty_figure(max(320, min(70 + 15 * len(envs), 1700)), clickmode="event+select", plot_bgcolor=GAP)
     low, high = (-0.25, 0.25) if kind == "difference" else VARIANCE_RANGE
     names = [label(env, 32) for env in envs]
     rows = np.arange(len(names))
@@ -333,7 +338,7 @@ def _steps_text(step: int, span: int) -> str:
 
 def coverage(table: pd.DataFrame, column: str, total: int, chosen: int | None) -> go.Figure:
     """Distinct tasks or environments reached so far, uniform draws beside it, the whole as a line."""
-    figure = _figure(280)
+    figure = empty_figure(280)
     hover = "step %{x}: %{y:,.1f}<extra></extra>"
     figure.add_scatter(
         x=table["step"], y=table[column], name="this run", mode="lines+markers", line={"color": BLUE, "width": 3},
@@ -347,15 +352,15 @@ def coverage(table: pd.DataFrame, column: str, total: int, chosen: int | None) -
     if total <= 1.6 * most:
         figure.add_hline(y=total, line={"dash": "dot", "color": GREY}, annotation_text=f"all {total:,}")
     figure.update_yaxes(title=f"distinct {column} so far", rangemode="tozero")
-    _step_axis(figure, table)
-    return _mark_step(figure, chosen)
+    step_axis(figure, table)
+    return mark_step(figure, chosen)
 
 
 def quota_hits(table: pd.DataFrame) -> go.Figure:
     """Where and when an environment's quota turned candidates away; larger = higher shadow price."""
     envs = list(dict.fromkeys(table["env"]))
     names = [label(env, 32) for env in envs]
-    figure = _figure(110 + 20 * len(envs), showlegend=False)
+    figure = empty_figure(110 + 20 * len(envs), showlegend=False)
     place = {env: i for i, env in enumerate(envs)}
     price = table["price"].to_numpy(dtype=float)
     size = 8 + 14 * price / max(float(price.max(initial=0.0)), 1e-12)

@@ -52,7 +52,7 @@ MOST_BARS = 500
 def by_state(table: pd.DataFrame, what: str, chosen: int | None) -> go.Figure:
     """Tasks or picks (`what`) of each step by evidence state, stacked; a click gives the step (customdata)."""
     table, span = _together(table, "sum")
-    figure = charts._figure(280, barmode="stack", clickmode="event+select", bargap=0.0 if len(table) > 40 else 0.1)
+    figure = charts.empty_figure(280, barmode="stack", clickmode="event+select", bargap=0.0 if len(table) > 40 else 0.1)
     figure.update_layout(legend={"traceorder": "normal"})
     for column, name in STATE_WORDS.items():
         if column in table and table[column].sum() > 0:
@@ -62,10 +62,10 @@ def by_state(table: pd.DataFrame, what: str, chosen: int | None) -> go.Figure:
                 marker={"color": STATE_COLOURS[column], "pattern": pattern, "line": {"width": 0}},
                 hovertemplate=f"step %{{x}}<br>{name}: %{{y:,.0f}} {what}<extra></extra>",
             )  # fmt: skip
-    charts._step_axis(figure, table)
+    charts.step_axis(figure, table)
     _say_span(figure, span)
     figure.update_yaxes(title=what, rangemode="tozero")
-    return charts._mark_step(figure, chosen)
+    return charts.mark_step(figure, chosen)
 
 
 def _together(table: pd.DataFrame, how: str) -> tuple[pd.DataFrame, int]:
@@ -87,18 +87,18 @@ def trust(table: pd.DataFrame, chosen: int | None) -> go.Figure:
     """The learned weight of each relation, and the share of the environment's weight that features have."""
     figure = _lines(table, TRUSTED, "%{y:.3g}")
     figure.update_yaxes(title="weight, 0 = off", rangemode="tozero")
-    return charts._mark_step(figure, chosen)
+    return charts.mark_step(figure, chosen)
 
 
 def gains(table: pd.DataFrame, chosen: int | None) -> go.Figure:
     """How much better the trust in use predicted than the best one without a source, in nats."""
     figure = _lines(table, GAINED, "%{y:+.2f} nats")
     figure.update_yaxes(title="nats ahead", zeroline=True)
-    return charts._mark_step(figure, chosen)
+    return charts.mark_step(figure, chosen)
 
 
 def _lines(table: pd.DataFrame, shown: dict[str, tuple[str, str, str]], value: str) -> go.Figure:
-    figure = charts._figure(260)
+    figure = charts.empty_figure(260)
     for column, (name, colour, dash) in shown.items():
         known = table[table[column].notna()]
         if len(known):
@@ -107,32 +107,32 @@ def _lines(table: pd.DataFrame, shown: dict[str, tuple[str, str, str]], value: s
                 line={"color": colour, "dash": dash, "width": 2.5, "shape": "hv"},
                 hovertemplate=f"step %{{x}}: {value}<extra>{name}</extra>",
             )  # fmt: skip
-    charts._step_axis(figure, table)
+    charts.step_axis(figure, table)
     return figure
 
 
 def sources(table: pd.DataFrame, chosen: int | None) -> go.Figure:
     """Where the predicted means of the picks came from at each step; a step's shares sum to 1."""
     wide, span = _together(table.pivot(index="step", columns="source", values="share").reset_index(), "mean")
-    figure = charts._figure(280, barmode="stack", bargap=0.0 if len(wide) > 40 else 0.1)
+    figure = charts.empty_figure(280, barmode="stack", bargap=0.0 if len(wide) > 40 else 0.1)
     figure.update_layout(legend={"traceorder": "normal"})
     for source in [*reversed(words.SOURCES), *sorted(set(table["source"]) - set(words.SOURCES))]:
         if source in wide and wide[source].sum() > 0:
-            name = words.SOURCES.get(source, label(source))
+            name = words.source(label(source))
             figure.add_bar(
                 x=wide["step"], y=wide[source], name=name,
                 marker={"color": charts.SOURCE_COLOURS.get(source, GREY), "line": {"width": 0}},
                 hovertemplate=f"step %{{x}}: %{{y:.1%}}<extra>{name}</extra>",
             )  # fmt: skip
-    charts._step_axis(figure, wide)
+    charts.step_axis(figure, wide)
     _say_span(figure, span)
     figure.update_yaxes(title="share of the predicted mean", tickformat=".0%", range=[0, 1])
-    return charts._mark_step(figure, chosen)
+    return charts.mark_step(figure, chosen)
 
 
 def errors(table: pd.DataFrame) -> go.Figure:
     """Error of the predicted mean by evidence state, beside what a perfect prediction would still show."""
-    figure = charts._figure(260, barmode="group")
+    figure = charts.empty_figure(260, barmode="group")
     names = [f"{state}<br>{groups:,} groups" for state, groups in zip(table["state"], table["groups"], strict=True)]
     for column, name, colour, pattern in (
         ("mean_error", "error of the predicted mean", BLUE, ""),
@@ -151,7 +151,7 @@ def errors(table: pd.DataFrame) -> go.Figure:
 def player(found: FirstSteps) -> go.Figure:
     """Every task as a cell coloured by its evidence state, the picks on it, one frame a step; starts at the first."""
     rows = list(range(len(found.envs)))
-    figure = charts._figure(210 + 15 * len(rows), plot_bgcolor=GAP)
+    figure = charts.empty_figure(210 + 15 * len(rows), plot_bgcolor=GAP)
     figure.add_traces([_cells(found), _picked(found, found.steps[0])])
     figure.frames = [
         # A frame says only what changes: the rest stays as the first traces have it.

@@ -34,7 +34,7 @@ def differences(table: pd.DataFrame) -> go.Figure:
     """A minus B of each share with its 95 % interval, and the line of no difference."""
     known = table[table["difference"].notna()]
     names = [SHARES[name] for name in known["figure"]]
-    figure = charts._figure(110 + 44 * len(known), yaxis={"autorange": "reversed"}, showlegend=False)
+    figure = charts.empty_figure(110 + 44 * len(known), yaxis={"autorange": "reversed"}, showlegend=False)
     figure.add_scatter(
         x=known["difference"], y=names, mode="markers", marker={"size": 11, "color": BLUE, "symbol": "diamond"},
         error_x={"type": "data", "symmetric": False, "array": known["high"] - known["difference"],
@@ -72,7 +72,7 @@ def over_time(table: pd.DataFrame, chosen: int | None) -> go.Figure:
 
 def success(table: pd.DataFrame, chosen: int | None) -> go.Figure:
     """Held-out success of both runs; columns run (A or B), step, value."""
-    figure = charts._figure(260)
+    figure = charts.empty_figure(260)
     for _, name, colour, dash, symbol in SIDES:
         own = table[table["run"] == name]
         figure.add_scatter(
@@ -82,7 +82,7 @@ def success(table: pd.DataFrame, chosen: int | None) -> go.Figure:
         )  # fmt: skip
     figure.update_xaxes(title="step", tickformat="d")
     figure.update_yaxes(title="held-out success, mean over environments", tickformat=".0%", rangemode="tozero")
-    return charts._mark_step(figure, chosen)
+    return charts.mark_step(figure, chosen)
 
 
 def _stacked(figure: go.Figure, titles: list[str], table: pd.DataFrame, chosen: int | None) -> go.Figure:
@@ -100,12 +100,12 @@ def _stacked(figure: go.Figure, titles: list[str], table: pd.DataFrame, chosen: 
     if len(table):
         figure.update_xaxes(range=[int(table["step"].min()) - 0.6, int(table["step"].max()) + 0.6], tickformat="d")
     figure.update_xaxes(title="step", row=len(titles), col=1)
-    return charts._mark_step(figure, chosen)
+    return charts.mark_step(figure, chosen)
 
 
 def environment_gaps(table: pd.DataFrame) -> go.Figure:
     """Share of all picks that each environment got, A minus B; a click gives the environment's row (customdata)."""
-    figure = charts._figure(110 + 22 * len(table), showlegend=False, clickmode="event+select")
+    figure = charts.empty_figure(110 + 22 * len(table), showlegend=False, clickmode="event+select")
     names = [label(env, 32) for env in table["env"]]
     rows = list(range(len(names)))
     figure.add_bar(
@@ -119,13 +119,13 @@ def environment_gaps(table: pd.DataFrame) -> go.Figure:
     gaps = table["share_difference"].tolist()
     return figure.update_xaxes(
         title="< more to B    share of all picks, A - B    more to A >", tickformat="+.0%",
-        range=charts._room(0.0, *gaps) if gaps else None,
+        range=charts.axis_room(0.0, *gaps) if gaps else None,
     )  # fmt: skip
 
 
 def moved_environments(table: pd.DataFrame) -> go.Figure:
     """Picks of each environment in the step under both settings, with the quota under the changed ones."""
-    figure = charts._figure(110 + 34 * len(table), barmode="group")
+    figure = charts.empty_figure(110 + 34 * len(table), barmode="group")
     names = [label(env, 32) for env in table["env"]]
     rows = list(range(len(names)))
     for side, name, colour, pattern in PAIRED:
@@ -146,7 +146,7 @@ def moved_environments(table: pd.DataFrame) -> go.Figure:
 def term_pairs(table: pd.DataFrame) -> go.Figure:
     """The signed terms of one task's score under both settings, side by side."""
     shown = table[(table["before"].abs() > 1e-6) | (table["after"].abs() > 1e-6)]
-    figure = charts._figure(110 + 46 * len(shown), barmode="group", yaxis={"autorange": "reversed"})
+    figure = charts.empty_figure(110 + 46 * len(shown), barmode="group", yaxis={"autorange": "reversed"})
     for side, name, colour, pattern in PAIRED:
         figure.add_bar(
             x=shown[side], y=[words.term(label(term)) for term in shown["term"]], orientation="h", name=name,
@@ -155,4 +155,4 @@ def term_pairs(table: pd.DataFrame) -> go.Figure:
             hovertemplate="%{y}: %{x:+.4f}<extra></extra>",
         )  # fmt: skip
     values = [*shown["before"], *shown["after"]]
-    return figure.update_xaxes(title="score units", zeroline=True, range=charts._room(0.0, *values))
+    return figure.update_xaxes(title="score units", zeroline=True, range=charts.axis_room(0.0, *values))

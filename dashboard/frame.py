@@ -244,8 +244,8 @@ def _status(run: Run, steps: list[int], *, alive: bool) -> None:
         st.caption(" · ".join(parts))
         if alive and health.age >= STALE_SECONDS:
             st.caption(":material/pause_circle: no new event for long; the writer may have stopped")
-        if health.problems or health.unknown:
-            st.caption(f":material/warning: unreadable lines: {len(health.problems) + health.unknown}")
+        if health.unread:
+            st.caption(f":material/warning: unreadable lines or files: {words.count(health.unread)}")
 
     st.fragment(line, run_every=every)()
     if not every:

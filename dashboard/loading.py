@@ -36,6 +36,7 @@ from envsched_core.views import (
     Smallest,
     Summary,
     Verified,
+    csv_bytes,
     report_page,
     report_print,
 )
@@ -72,6 +73,7 @@ __all__ = [
     "compare",
     "composition",
     "coverage",
+    "csv_bytes",
     "ego_graph",
     "environment_graph",
     "environments",
@@ -119,6 +121,7 @@ __all__ = [
     "tasks",
     "term_totals",
     "timeline",
+    "transfer_off",
     "trust",
     "unreadable_lines",
     "variance_grid",
@@ -258,6 +261,7 @@ picks_by_state = _cached(views.picks_by_state)
 rollouts_seen = _cached(views.rollouts_seen)
 source_shares = _cached(views.source_shares)
 stuck_tasks = _cached(views.stuck_tasks)
+transfer_off = _cached(views.transfer_off)
 trust = _cached(views.trust)
 import_drops = _cached(views.import_drops)
 invariants = _cached(views.invariants)

@@ -10,9 +10,10 @@ import pandas as pd
 import plotly.graph_objects as go
 import streamlit as st
 
+from .loading import csv_bytes
+
 __all__ = [
     "chart",
-    "csv",
     "go_to",
     "leave_run",
     "pick_row",
@@ -30,7 +31,6 @@ MOST_ROWS = 500
 """Rows a table sends to the browser; the download has them all."""
 OF_A_RUN = ("step", "last_step", "env", "outcome", "state", "task", "notices", "rederive")
 """What the session keeps for one run only."""
-FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 
 Click = Callable[[Any], None]
 Columns = Mapping[str, Any]
@@ -107,7 +107,7 @@ def _below(data: pd.DataFrame, key: str) -> None:
         place.caption(f"First {MOST_ROWS:,} of {len(data):,} rows; the download has all.")
     # Made on click: a file made with the page would be gone, and a console error, when the page changes soon.
     place.download_button(
-        "CSV", partial(csv, data), f"{key}.csv", "text/csv", key=f"{key}_csv", icon=":material/download:",
+        "CSV", partial(csv_bytes, data), f"{key}.csv", "text/csv", key=f"{key}_csv", icon=":material/download:",
         on_click="ignore", type="tertiary",
     )  # fmt: skip
 
@@ -128,17 +128,3 @@ def _picked(key: str, on_pick: Click) -> None:
     rows = st.session_state[key]["selection"]["rows"]
     if rows:
         on_pick(rows[0])
-
-
-def csv(data: pd.DataFrame) -> bytes:
-    """All rows as CSV; texts that a spreadsheet would run as a formula get a leading apostrophe."""
-    safe = data.rename(columns=_neutral)
-    for column in safe.columns:
-        if not pd.api.types.is_numeric_dtype(safe[column]):
-            safe[column] = safe[column].map(_neutral)
-    text: str = safe.to_csv(index=False)
-    return text.encode("utf-8")
-
-
-def _neutral(value: Any) -> Any:
-    return f"'{value}" if isinstance(value, str) and value.lstrip(" \n").startswith(FORMULA_STARTS) else value

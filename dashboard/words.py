@@ -6,10 +6,11 @@ import json
 import math
 from collections.abc import Mapping
 
+from envsched_core.explanation import SOURCE_WORDS, TERM_WORDS
+
 __all__ = [
     "OUTCOMES",
     "SOURCES",
-    "TERMS",
     "age",
     "batch_sentence",
     "count",
@@ -22,6 +23,7 @@ __all__ = [
     "reason",
     "signed",
     "size_note",
+    "source",
     "standing_sentence",
     "term",
     "variance",
@@ -44,38 +46,9 @@ OUTCOMES: dict[str, tuple[str, str]] = {
 }
 """Outcome code -> (sign, words): never told by colour alone."""
 
-TERMS: dict[str, str] = {
-    "exploitation_variance": "predicted variance",
-    "exploitation_usable": "chance of a mixed group",
-    "uncertainty": "uncertainty",
-    "cost": "expected cost",
-    "coverage_environment": "environment coverage",
-    "coverage_pattern": "pattern coverage",
-    "coverage_task": "task coverage",
-    "similarity_penalty": "similarity penalty",
-    "draw": "random draw",
-    "tie_break": "tie-break",
-    "turn_environment": "environment's turn",
-    "turn_task": "task's turn",
-    "turn": "slot drawn for it",
-    "pool_weight": "difficulty pool's weight",
-    "entry": "uniform order",
-    "skipped": "skipped for flat groups in a row",
-    "distance_from_half": "distance of its drawn rate from 1/2",
-    "partly_solved": "chance of being partly solved",
-    "not_a_candidate": "not among the step's candidates",
-}
-"""Term of a score -> words; a term not listed shows its own name."""
 
-SOURCES: dict[str, str] = {
-    "own": "own history",
-    "within": "alike tasks, same environment",
-    "cross": "alike tasks, other environments",
-    "environment": "its environment's mean",
-    "features": "what its text, tools and environment predict",
-    "global": "mean over everything",
-}
-"""Source of evidence -> words, nearest first."""
+SOURCES = tuple(SOURCE_WORDS)
+"""Sources of evidence, nearest first."""
 
 
 def _known(value: float | None) -> bool:
@@ -86,8 +59,10 @@ def _known(value: float | None) -> bool:
 
 
 def number(value: float | None, digits: int = 3) -> str:
-    """`digits` significant digits; n/a for a missing value."""
-    return f"{value:.{digits}g}" if value is not None and _known(value) else MISSING
+    """`digits` significant digits, all of a larger number; n/a for a missing value."""
+    if value is None or not _known(value):
+        return MISSING
+    return f"{value:.{digits}g}" if abs(value) < 10**digits - 0.5 else f"{value:,.0f}"
 
 
 def signed(value: float | None) -> str:
@@ -122,7 +97,12 @@ def age(seconds: float) -> str:
 
 def term(name: str) -> str:
     """A term of the score in words."""
-    return TERMS.get(name, name.replace("_", " "))
+    return TERM_WORDS.get(name, name.replace("_", " "))
+
+
+def source(name: str) -> str:
+    """A source of evidence in words."""
+    return SOURCE_WORDS.get(name, name.replace("_", " "))
 
 
 def outcome(code: str | None) -> str:
@@ -231,7 +211,7 @@ def coverage_sentence(
     if uniform_tasks is None or uniform_envs is None:
         return f"{text}."
     return (
-        f"{text}; uniform draws are expected to reach {uniform_tasks:,.0f} tasks and {uniform_envs:,.4g} environments."
+        f"{text}; uniform draws are expected to reach {uniform_tasks:,.0f} tasks and {uniform_envs:,.0f} environments."
     )
 
 

@@ -116,7 +116,7 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     trust_margin: NonNegative = 0.5
     """nats by which another trust must be better before it is taken"""
     learn_trust: bool = True
-    """false keeps the middle of each grid"""
+    """false keeps the first half-life and the middle of each grid (the upper of two)"""
 
     # graph
     neighbours: Positive = 8

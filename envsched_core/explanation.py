@@ -19,24 +19,26 @@ __all__ = [
 
 TERM_WORDS = {
     "exploitation_variance": "predicted reward variance",
-    "exploitation_usable": "the chance of a mixed group",
+    "exploitation_usable": "chance of a mixed group",
     "uncertainty": "uncertainty of the prediction",
-    "cost": "what its groups are expected to cost",
+    "cost": "expected cost of its groups",
     "coverage_environment": "environment coverage",
     "coverage_pattern": "pattern coverage",
     "coverage_task": "task coverage",
     "similarity_penalty": "similarity to earlier picks",
     "draw": "the draw",
+    "tie_break": "tie-break",
     "turn_environment": "its environment's turn",
     "turn_task": "its turn in the environment",
     "turn": "the slot drawn for it",
-    "pool_weight": "the weight of its difficulty pool",
+    "pool_weight": "weight of its difficulty pool",
     "entry": "its place in the uniform order",
     "skipped": "being skipped for flat groups in a row",
-    "distance_from_half": "the distance of its drawn success rate from 1/2",
-    "partly_solved": "the predicted chance of being partly solved",
+    "distance_from_half": "distance of its drawn success rate from 1/2",
+    "partly_solved": "predicted chance of being partly solved",
     "not_a_candidate": "not being among the candidates drawn for the step",
 }
+"""Term of a score -> words, as a label and in a sentence; a term not listed shows its own name."""
 
 SOURCE_WORDS = {
     "own": "its own history",

@@ -145,18 +145,22 @@ class RewardMoments:
         for name in self.ENV_SUMS:
             setattr(self, name, _widen(getattr(self, name), len(fresh)))
 
-    def fit_range(self, env: int, name: str, rewards: Sequence[float]) -> bool:
-        """Widen an undeclared range so that it holds `rewards`; True when it moved and sums were remapped."""
+    def fit_range(self, env: int, name: str, rewards: Sequence[float]) -> tuple[float, float] | None:
+        """Widen an undeclared range so that it holds `rewards`.
+
+        When it moved, a mapped reward r is now a r + b: all sums are remapped, and (a, b) is returned.
+        """
         low, high = min(rewards), max(rewards)
         if name in self.declared or (low >= self.low[env] and high <= self.high[env]):
-            return False
+            return None
         old_low, old_span = self.low[env], self.high[env] - self.low[env]
         self.low[env], self.high[env] = min(low, self.low[env]), max(high, self.high[env])
         span = self.high[env] - self.low[env]
-        self._remap(env, old_span / span, (old_low - self.low[env]) / span)
+        moved = (float(old_span / span), float((old_low - self.low[env]) / span))
+        self._remap(env, *moved)
         if name not in self.widened:
             self.widened.append(name)
-        return True
+        return moved
 
     def _remap(self, env: int, a: float, b: float) -> None:
         """Replace every reward r of one environment by a r + b, in the sums."""

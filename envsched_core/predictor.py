@@ -20,7 +20,7 @@ are updated along the edges of the tasks just observed, never by a pass over N.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -136,6 +136,31 @@ class Predictor:
         if self.costs is not None:
             self.costs.carry_all(graph)
         self.remap()
+
+    def fit_ranges(self, results: Iterable[tuple[int, str, Sequence[float]]]) -> list[tuple[int, float, float]]:
+        """Widen undeclared reward ranges to the rewards of (environment, its name, rewards); what is kept follows.
+
+        Returns what moved: in that environment a mapped reward r is now a r + b, in order. What the regression expects
+        of the environment moves by as many logits as the environment's mean.
+        """
+        moved: list[tuple[int, float, float]] = []
+        means = self._means()
+        for env, name, rewards in results:
+            affine = self.moments.fit_range(env, name, rewards)
+            if affine is None:
+                continue
+            moved.append((env, *affine))
+            self._environments.clear()
+            before, means = means[:, env], self._means()
+            if self.regression is not None:
+                self.regression.shift(env, special.logit(means[:, env]) - special.logit(before))
+        if moved:
+            self.remap()
+        return moved
+
+    def _means(self) -> Floats:
+        """Mean of each environment at each half-life [H, E]."""
+        return np.array([self.environments(h).mean for h in range(len(self.config.half_lives))])
 
     def remap(self) -> None:
         """Carry all evidence again, for instance after an environment's reward range moved."""
@@ -277,22 +302,6 @@ class Predictor:
             np.full(len(tasks), self.config.kappa_global),
         )
         return np.column_stack(columns)
-
-    def neighbours(self, task: int) -> tuple[list[str], Indices, Floats, Floats]:
-        """Every task that speaks for `task`: relation, index, edge weight, equivalent rollouts; own history first."""
-        p, m = self.point, self.moments
-        scale = m.discount.scale()[p.h]
-        relations, indices = ["own"], [np.array([task])]
-        weights, counts = [np.ones(1)], [scale * m.n[p.h][[task]]]
-        for relation, tau in (("within", p.tau_within), ("cross", p.tau_cross)):
-            if self.graph is None or tau == 0.0:
-                continue
-            index, weight = self.graph.row(relation, task)
-            relations += [relation] * len(index)
-            indices.append(index)
-            weights.append(weight)
-            counts.append(scale * tau * weight * m.n[p.h][index])
-        return relations, np.concatenate(indices), np.concatenate(weights), np.concatenate(counts)
 
     def without(self, task: int, source: int) -> Prediction:
         """What `task` would be predicted had `source` (another task) never been rolled out.

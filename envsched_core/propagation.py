@@ -9,12 +9,11 @@ edges of the tasks just observed, O(B K).
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
 from .graph import DualRelationGraph
+from .passes import runs
 
 __all__ = ["Spread", "carried", "carry"]
 
@@ -38,15 +37,9 @@ def carry(spread: Spread, graph: DualRelationGraph | None, tasks: Indices, count
     if graph is None:
         return
     for matrix, count, total in ((graph.within, "wn", "ws"), (graph.cross, "xn", "xs")):
-        reach = np.diff(matrix.indptr)[tasks]
-        edges = np.repeat(matrix.indptr[tasks], reach) + _counting(reach)
+        reach = matrix.indptr[tasks + 1] - matrix.indptr[tasks]
+        edges = np.repeat(matrix.indptr[tasks], reach) + runs(reach)
         targets, strength = matrix.indices[edges], matrix.data[edges]
         for h in range(len(counts)):
             np.add.at(spread[count][h], targets, strength * np.repeat(counts[h], reach))
             np.add.at(spread[total][h], targets, strength * np.repeat(totals[h], reach))
-
-
-def _counting(lengths: NDArray[Any]) -> NDArray[Any]:
-    """0..l-1 for each length l, laid end to end."""
-    ends = np.cumsum(lengths)
-    return np.asarray(np.arange(ends[-1] if len(ends) else 0) - np.repeat(ends - lengths, lengths))

@@ -117,6 +117,11 @@ class Regression:
         self.mean[h] += scaled.T @ coefficient
         self.precision[h] += rows.power(2).T @ (counts * chance * (1.0 - chance))
 
+    def shift(self, env: int, logits: Floats) -> None:
+        """Move what is expected of an environment by `logits` [H]: its reward range moved."""
+        self.mean[:, ENV_FROM + PER_ENV * env] += logits
+        self._predicted.clear()
+
     def split(self, h: int, tasks: Indices) -> Floats:
         """The logits of what is predicted of `tasks`, by kind of feature [M, 5]; rows sum to them exactly."""
         return self.features.split(tasks, self.mean[h])

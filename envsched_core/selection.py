@@ -282,18 +282,22 @@ class Batch(Scores):
     def certificate(self) -> float | None:
         """Summed gain of the picks (0 where penalties make it negative) over the B largest gains the quotas allow.
 
-        Those are the gains of the empty batch. Gains only fall, so no order of picks can add up to more.
+        Those are the gains of the empty batch, of all tasks that could be picked in the end (resting ones that were
+        woken too) and under the quotas as they were relaxed. Gains only fall, so no order of picks adds up to more.
         """
         if self.factor is not None or not self.chosen:
             return None
         p, n = self.problem, len(self.chosen)
-        gains = np.where(p.eligible, self.first_gains(), -math.inf)
+        could = p.eligible | (p.reserve & ~self.reserve)
+        could[list(self.chosen)] = True
+        limit = np.maximum(self.limit, self.used)
+        gains = np.where(could, self.first_gains(), -math.inf)
         most, kept = n, np.zeros(0)
         while len(kept) < n and most < 8 * len(gains):  # the best of all, until the quotas leave enough of them
             most *= 8
             order = top(gains, most)
             env = p.env[order]
-            kept = gains[order][places_in_groups(env) < self.limit[env]]
+            kept = gains[order][places_in_groups(env) < limit[env]]
         best = kept[:n].sum()
         reached = sum(pick.gain for pick in self.chosen.values())
-        return float(min(max(reached / best, 0.0), 1.0)) if best > 0 else None
+        return float(round(max(reached / best, 0.0), 12)) if best > 0 else None

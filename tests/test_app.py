@@ -3,9 +3,10 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-import pandas as pd
+import page_runs
 import pytest
-from small_run import HOSTILE, write_log, write_run
+from page_runs import PAGES, shown_page, write_runs
+from small_run import HOSTILE, write_run
 
 from envsched_core.store import RunReader
 
@@ -14,35 +15,17 @@ parts = pytest.importorskip("envsched_dashboard.parts")
 
 from streamlit.testing.v1 import AppTest  # noqa: E402  (after the skips)
 
-ENTRY = Path(parts.__file__).with_name("entry.py")
-PAGES = ("overview", "batch", "decision", "graph", "variance", "coverage")
-
 # A thread that Streamlit leaves to the garbage collector at exit.
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")
 
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory) -> Path:
-    folder = tmp_path_factory.mktemp("app")
-    write_run(folder / "demo", last_open=True)
-    write_log(folder / "log")
-    write_log(folder / "stepless", steps=False)
-    return folder
+    return write_runs(tmp_path_factory.mktemp("app"))
 
 
 def app(runs: Path, monkeypatch: pytest.MonkeyPatch, **link: str) -> AppTest:
-    monkeypatch.setenv("ENVSCHED_RUNS", str(runs))
-    test = AppTest.from_file(str(ENTRY), default_timeout=60)
-    for key, value in link.items():
-        test.query_params[key] = value
-    return test.run()
-
-
-def visit(test: AppTest, page: str) -> AppTest:
-    test.session_state["go_to"] = (page, {})
-    test.run()
-    assert not test.exception, [e.value for e in test.exception]
-    return test
+    return page_runs.app(runs, monkeypatch, **link).run()
 
 
 def shown(test: AppTest) -> str:
@@ -52,8 +35,8 @@ def shown(test: AppTest) -> str:
 @pytest.mark.parametrize("run", ["demo", "log", "stepless"])
 @pytest.mark.parametrize("page", PAGES)
 def test_every_page_shows_every_kind_of_run(runs, monkeypatch, run, page):
-    test = visit(app(runs, monkeypatch, run=run), page)
-    assert test.title[0].value.startswith(page.capitalize())
+    test = shown_page(app(runs, monkeypatch, run=run), page)
+    assert test.title[0].value.startswith(PAGES[page])
 
 
 def test_headline_numbers_equal_a_direct_computation(runs, monkeypatch):
@@ -68,7 +51,7 @@ def test_headline_numbers_equal_a_direct_computation(runs, monkeypatch):
 
 @pytest.mark.parametrize("page", PAGES)
 def test_no_runs(tmp_path, monkeypatch, page):
-    test = visit(app(tmp_path, monkeypatch), page)
+    test = shown_page(app(tmp_path, monkeypatch), page)
     assert "no runs here yet" in test.info[0].value
     assert "envsched import" in test.code[0].value
 
@@ -77,7 +60,7 @@ def test_a_run_before_its_first_batch(tmp_path, monkeypatch):
     write_run(tmp_path / "new", steps=0)
     test = app(tmp_path, monkeypatch)
     for page in PAGES:
-        visit(test, page)
+        shown_page(test, page)
 
 
 def test_damaged_lines_are_told_on_every_page(runs, tmp_path, monkeypatch):
@@ -87,7 +70,7 @@ def test_damaged_lines_are_told_on_every_page(runs, tmp_path, monkeypatch):
     segment.write_bytes(b"".join([*lines[:5], b"{broken}\n", *lines[5:]]))
     test = app(tmp_path, monkeypatch)
     for page in PAGES:
-        assert "1 line of the event log could not be read" in visit(test, page).warning[0].value
+        assert "1 line or file of the run could not be read" in shown_page(test, page).warning[0].value
 
 
 def test_a_run_of_a_newer_format_says_what_to_do(tmp_path, monkeypatch):
@@ -107,7 +90,7 @@ def test_a_bad_link_is_told_and_not_silently_replaced(runs, monkeypatch):
 
 
 def test_the_step_buttons_walk_the_steps(runs, monkeypatch):
-    test = visit(app(runs, monkeypatch, run="demo"), "batch")
+    test = shown_page(app(runs, monkeypatch, run="demo"), "batch")
     assert test.title[0].value == "Batch of step 3"
     test.button(key="previous_step").click().run()
     assert test.title[0].value == "Batch of step 2"
@@ -117,7 +100,7 @@ def test_the_step_buttons_walk_the_steps(runs, monkeypatch):
 
 
 def test_a_link_opens_a_decision_of_a_task_at_a_step(runs, monkeypatch):
-    test = visit(app(runs, monkeypatch, run="demo", step="2", task="env0::task-3"), "decision")
+    test = shown_page(app(runs, monkeypatch, run="demo", step="2", task="env0::task-3"), "decision")
     assert "env0::task-3   at step 2" in shown(test)
 
 
@@ -125,7 +108,7 @@ def test_a_task_off_the_record_is_rederived_on_demand(runs, monkeypatch):
     test = app(runs, monkeypatch, run="demo", step="2")
     for number in range(12):
         test.selectbox(key="task").select(f"env0::task-{number}")
-        visit(test, "decision")
+        shown_page(test, "decision")
         if any(button.key == "rederive_button" for button in test.button):
             break
     test.button(key="rederive_button").click().run()
@@ -141,15 +124,7 @@ def test_another_run_drops_what_belonged_to_the_last(runs, monkeypatch):
 
 
 def test_text_of_a_log_is_never_markdown(runs, monkeypatch):
-    test = visit(app(runs, monkeypatch, run="demo", task="env0::task-0"), "decision")
+    test = shown_page(app(runs, monkeypatch, run="demo", task="env0::task-0"), "decision")
     rendered = [e.value for kind in (test.markdown, test.caption, test.title, test.subheader) for e in kind]
     assert not [value for value in rendered if "<script" in value or "**bold**" in value]
     assert any(HOSTILE in code.value for code in test.code)
-
-
-def test_a_download_never_holds_a_formula():
-    table = pd.DataFrame({"=task": ["=1+1", " +x", "@a", "-2", "fine"], "n": [-1, 2, 3, 4, 5]})
-    lines = parts.csv(table).decode().splitlines()
-    assert lines[0] == "'=task,n"
-    assert [line.split(",")[0] for line in lines[1:]] == ["'=1+1", "' +x", "'@a", "'-2", "fine"]
-    assert lines[1].endswith(",-1")

@@ -113,6 +113,12 @@ def test_the_sentence_on_guessing(guesses, drawn, said):
     assert said in page.guessing_sentence(picks(guesses, drawn))
 
 
+def test_a_weight_of_0_is_not_called_learned_where_the_settings_chose_it():
+    row = {"relation": "cross", "step": 9, "scored": 1200, "learned": True}
+    assert page.off_sentence(row).endswith("is off at step 9: after 1,200 groups, no weight above 0 predicted better.")
+    assert page.off_sentence(row | {"learned": False}).endswith("is switched off by the run's settings.")
+
+
 def test_the_player_has_a_frame_a_step_and_no_markup(runs):
     view = RunView(runs / "demo")
     view.poll()

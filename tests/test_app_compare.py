@@ -149,6 +149,26 @@ def test_the_form_changes_the_link(runs, monkeypatch):
     assert sound(test).text_input(key="set").value == ""
 
 
+def test_the_form_keeps_what_it_has_no_field_for(runs, monkeypatch):
+    link = {
+        "max_share": 0.4, "max_shares": {"env1": 0.25}, "min_shares": {"env2": 0.1}, "pin_tasks": ["env0::task-3"],
+        "exclude_tasks": ["env3::task-1"], "exclude_environments": ["env0"],
+    }  # fmt: skip
+    test = what_if(runs, monkeypatch, set=json.dumps(link), task="env3::task-1")
+    fields = {field.label: field for field in (*test.number_input, *test.selectbox)}
+    assert fields["Largest share of one environment"].value == 0.4
+    fields["Exponent of task coverage"].set_value(0.25)
+    fields["Environment with a quota of its own"].select("env2")
+    fields["Its largest share"].set_value(0.5)
+    fields["The task chosen on the left"].select("pin it")
+    next(button for button in test.button if button.label == "Decide again").click()
+    made = json.loads(sound(test.run()).text_input(key="set").value)
+    assert made == link | {
+        "weight_task": 0.25, "max_shares": {"env1": 0.25, "env2": 0.5}, "exclude_tasks": [],
+        "pin_tasks": ["env0::task-3", "env3::task-1"],
+    }  # fmt: skip
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [("{half", "no JSON object"), ("[1]", "no JSON object"), ('{"seed": 4}', "cannot be decided so")],

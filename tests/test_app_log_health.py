@@ -3,9 +3,13 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
+import msgspec
 import pandas as pd
 import pytest
-from small_run import write_log, write_run
+from page_runs import app, shown_page, sound, write_runs
+
+from envsched_core import views
+from envsched_core.views import RunView
 
 pytest.importorskip("streamlit")
 parts = pytest.importorskip("envsched_dashboard.parts")
@@ -14,7 +18,6 @@ loading = pytest.importorskip("envsched_dashboard.loading")
 
 from streamlit.testing.v1 import AppTest  # noqa: E402  (after the skips)
 
-ENTRY = Path(parts.__file__).with_name("entry.py")
 SEGMENT = "events/seg-000000.jsonl"
 
 # A thread that Streamlit leaves to the garbage collector at exit.
@@ -23,11 +26,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory) -> Path:
-    folder = tmp_path_factory.mktemp("app")
-    write_run(folder / "demo", last_open=True)
-    write_log(folder / "log")
-    write_log(folder / "stepless", steps=False)
-    write_run(folder / "new", steps=0)
+    folder = write_runs(tmp_path_factory.mktemp("app"))
     damaged = Path(shutil.copytree(folder / "demo", folder / "damaged"))
     lines = (damaged / SEGMENT).read_bytes().splitlines(keepends=True)
     (damaged / SEGMENT).write_bytes(b"".join([*lines[:5], b"{**bold** <b>}\n", *lines[5:9], *lines[10:], b'{"v":']))
@@ -37,15 +36,7 @@ def runs(tmp_path_factory) -> Path:
 
 
 def visit(runs: Path, monkeypatch: pytest.MonkeyPatch, **values: object) -> AppTest:
-    monkeypatch.setenv("ENVSCHED_RUNS", str(runs))
-    test = AppTest.from_file(str(ENTRY), default_timeout=60)
-    test.session_state["go_to"] = ("log_health", values)
-    return sound(test.run())
-
-
-def sound(test: AppTest) -> AppTest:
-    assert not test.exception, [e.value for e in test.exception]
-    return test
+    return shown_page(app(runs, monkeypatch), "log_health", **values)
 
 
 def table(test: AppTest, column: str) -> pd.DataFrame:
@@ -60,7 +51,8 @@ def said(test: AppTest) -> str:
 def test_a_sound_run_is_said_to_be_sound(runs, monkeypatch, run):
     test = visit(runs, monkeypatch, run=run)
     assert test.title[0].value == "Log health"
-    assert test.subheader[0].value == "Everything could be read, and every decision on record adds up."
+    said = "and every decision on record adds up" if run == "demo" else "there is no decision on record to check"
+    assert test.subheader[0].value.replace(";", ",") == f"Everything could be read, {said}."
     metrics = {metric.label: metric.value for metric in test.metric}
     events = len((runs / run / SEGMENT).read_bytes().splitlines()) if (runs / run / SEGMENT).exists() else 0
     assert (metrics["Events read"], metrics["Could not be read"]) == (f"{events}", "0")
@@ -84,6 +76,27 @@ def test_a_damaged_run_shows_what_is_wrong_and_the_line_itself(runs, monkeypatch
     sound(test.run())
     assert [code.value for code in test.code] == ["{**bold** <b>}"]
     assert not [m.value for m in test.markdown if "<b>" in m.value]
+
+
+def test_kinds_of_a_newer_version_count_as_not_read_everywhere(runs, monkeypatch, tmp_path):
+    run = Path(shutil.copytree(runs / "demo", tmp_path / "newer"))
+    lines = (run / SEGMENT).read_bytes().splitlines(keepends=True)
+    event = msgspec.json.decode(lines[-1])
+    with (run / SEGMENT).open("ab") as file:
+        file.write(msgspec.json.encode(event | {"kind": "dreamt"}) + b"\n")
+    test = visit(tmp_path, monkeypatch, run="newer")
+    assert "1 line or file could not be read" in test.subheader[0].value
+    metrics = {metric.label: metric.value for metric in test.metric}
+    assert metrics["Could not be read"] == "1"
+    assert "unreadable lines or files: 1" in said(test)
+    view = RunView(run)
+    view.poll()
+    assert "1 lines or files of the run could not be read" in " ".join(views.report(view).caveats)
+
+
+def test_a_line_that_is_not_cut_is_not_said_to_be():
+    whole, cut = (loading.RawLine("\u00e9" * 3, 6, cut=cut) for cut in (False, True))
+    assert (page._cut(whole), page._cut(cut)) == ("", ", the first 3 characters")
 
 
 def test_the_whole_log_is_checked_on_demand(runs, monkeypatch):

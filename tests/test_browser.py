@@ -12,6 +12,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+from page_runs import PAGES
 from small_run import simulated, write_log, write_run
 
 playwright = pytest.importorskip("playwright.sync_api")
@@ -30,14 +31,6 @@ FLAGS = [
     "--disable-component-update",
     "--disable-sync",
 ]
-PAGES = {
-    "": "Overview",
-    "batch": "Batch",
-    "decision": "Decision",
-    "graph": "Graph",
-    "variance": "Variance",
-    "coverage": "Coverage",
-}
 KNOWN = ("_stcore/health", "_stcore/host-config")
 """Streamlit probes these under the page's own path on a deep link; they answer 404."""
 
@@ -287,6 +280,6 @@ def test_a_table_downloads_as_csv(site, watch):
     with page.expect_download(timeout=15_000) as found:
         page.get_by_role("button", name="CSV").last.click()
     text = Path(found.value.path()).read_text(encoding="utf-8")
-    assert text.startswith("env,")
+    assert text.startswith('"env",')
     assert len(text.splitlines()) > 1
     sound(watch)

@@ -177,6 +177,8 @@ def test_settings_reach_the_scheduler(envsched, imported_run, tmp_path):
         (["replay", "{run}", "--preset", "fast"], "fast"),
         (["replay", "{run}", "--set", "weight_tusk=1"], "weight_task"),
         (["replay", "{run}", "--set", "temperature"], "KEY=VALUE"),
+        (["replay", "{run}", "--scheduler", "dapo"], "only `envsched bench`"),
+        (["train", "--out", "{new}", "--scheduler", "dapo-envsched"], "only `envsched bench`"),
         (["replay", "{run}", "--config", "nowhere.toml"], "nowhere.toml"),
         (["replay", "{run}", "--out", "{run}"], "pool"),
         (["explain", "{run}", "--step", "0"], "envsched replay"),

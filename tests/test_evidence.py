@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from plain_evidence import speakers
 from scheduler_checks import drive, invented_tasks
 
 from envsched_core.baselines import make_scheduler
@@ -22,7 +23,7 @@ def test_the_strongest_speak_first_and_nobody_is_left_out() -> None:
     found = evidence_of(predictor, catalogue, tasks, most, totals)
     assert {e.relation for some in found for e in some} == {"own", "within", "cross"}
     for task, limit, total, some in zip(tasks.tolist(), most.tolist(), totals, found, strict=True):
-        relations, others, weights, counts = predictor.neighbours(task)
+        relations, others, weights, counts = speakers(predictor, task)
         order = [int(k) for k in np.lexsort((others, -counts)) if counts[k] > 0][:limit]
         assert [e.relation for e in some] == [relations[k] for k in order]
         assert [f"{e.env}::{e.task}" for e in some] == [catalogue.tasks[others[k]].key for k in order]

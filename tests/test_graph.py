@@ -240,6 +240,33 @@ def test_a_resumed_builder_builds_the_same(size: str, request: pytest.FixtureReq
     assert unbroken.build(tasks, env, traces).digest() == resumed.build(tasks, env, again).digest()
 
 
+@pytest.mark.usefixtures("large")
+def test_a_builder_resumed_with_other_tasks_forgets_nothing_that_was_observed() -> None:
+    tasks, env, traces = shaken(4, 60, 4)
+    config = config_from({"neighbours": 3})
+    resumed, blank = GraphBuilder(config), Traces()
+    blank.grow(len(tasks))
+    resumed.build(tasks, env, blank)
+    resumed.resume(7, None)
+    traces.changed = {3}
+    whole = GraphBuilder(config).build(tasks, env, traces)
+    traces.changed = {3}
+    again = resumed.build(tasks, env, traces)
+    assert again.version == 8
+    assert abs(again.cross - whole.cross).max() == 0
+
+
+@pytest.mark.usefixtures("large")
+def test_a_task_of_which_nothing_is_known_any_more_keeps_no_cross_edge() -> None:
+    tasks, env, traces = shaken(5, 60, 4)
+    traces = Traces()
+    traces.grow(len(tasks))
+    builder = GraphBuilder(config_from({"neighbours": 3}))
+    known = next(i for i, degree in enumerate(np.diff(builder.build(tasks, env, traces).cross.indptr)) if degree)
+    tasks[known] = TaskSpec(tasks[known].env, tasks[known].task, text=tasks[known].text)
+    assert np.diff(builder.build(tasks, env, traces).cross.indptr)[known] == 0
+
+
 def test_a_task_described_anew_gets_new_edges() -> None:
     tasks = [TaskSpec("e", str(i), text=text) for i, text in enumerate(["red shirt", "red shirt", "blue file"])]
     builder, traces, env = GraphBuilder(config_from({"neighbours": 1})), Traces(), np.zeros(3, dtype=np.int64)

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scheduler_checks import drive, invented_tasks
+from scheduler_checks import drive, encoded, invented_tasks
 from scipy import sparse
 
+import envsched_core.graph.builder as builder_module
 from envsched_core.baselines import make_scheduler
 from envsched_core.config import config_from
 from envsched_core.graph import DualRelationGraph
@@ -132,3 +133,16 @@ def test_a_scheduler_installs_it_at_every_rebuild(name):
         for scheduler in (real, placebo):
             drive(scheduler, 4, first=first)
     assert placebo.graph.version > 1
+
+
+@pytest.mark.parametrize("name", ["envsched", "envsched-shuffled-cross"])
+def test_a_resumed_run_of_a_large_catalogue_extends_the_true_relation(name, monkeypatch):
+    monkeypatch.setattr(builder_module, "few_rows", lambda rows: False)
+    unbroken, resumed = (make_scheduler(name, config_from({"batch_size": 8, "refresh_groups": 16})) for _ in range(2))
+    unbroken.register(invented_tasks(60))
+    drive(unbroken, 3)
+    resumed.register(invented_tasks(60))
+    resumed.load_state_dict(unbroken.state_dict())
+    assert encoded(drive(unbroken, 5, first=3)) == encoded(drive(resumed, 5, first=3))
+    assert unbroken.graph.digest() == resumed.graph.digest()
+    assert unbroken.graph.version > 1

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from plain_evidence import speakers
 from scheduler_checks import drive, invented_tasks
 from scipy import integrate, stats
 
@@ -100,7 +101,7 @@ def test_trust_tells_what_features_are_worth(driven) -> None:
 def test_neighbours_add_up_to_their_sources(driven) -> None:
     predictor = driven.predictor
     for task in range(len(driven.catalogue)):
-        relations, _, _, counts = predictor.neighbours(task)
+        relations, _, _, counts = speakers(predictor, task)
         for k, relation in enumerate(("own", "within", "cross")):
             total = counts[[r == relation for r in relations]].sum()
             assert total == pytest.approx(predictor.sources(np.array([task]))[0, k], rel=1e-12, abs=1e-12)
@@ -152,3 +153,22 @@ def test_trust_in_neighbours_is_learned(world: str, trusted: bool) -> None:
     trust = scheduler.predictor.trust()
     assert (trust.tau_within > 0) is trusted
     assert (trust.loglik > trust.loglik_no_within + 10) is trusted
+
+
+def test_a_wider_reward_range_moves_what_features_expect_with_the_mean() -> None:
+    scheduler = make_scheduler("envsched", config_from({"batch_size": 8, "group_size": 4}))
+    scheduler.register(invented_tasks())
+    drive(scheduler, 6)
+    predictor, env = scheduler.predictor, scheduler.catalogue.env_index["shop"]
+    regression = predictor.regression
+    drift = scheduler.traces.drift.copy()
+    tasks = np.flatnonzero(scheduler.catalogue.env == env)
+    scheduler.ask(1, step=6)  # all of it is taken in
+    before = [regression.predict(h, tasks).mean() for h in range(2)]
+    scheduler.observe([GroupResult("outlier", "shop", "t0", (10.0,), step=6)])
+    scheduler.ask(1, step=7)
+    assert scheduler.metrics()["rewards/ranges_widened"] == 1
+    for h in range(2):
+        assert regression.predict(h, tasks).mean() < 0.4 * before[h]
+    others = tasks[1:]
+    assert np.abs(scheduler.traces.drift[others]).max() <= np.abs(drift[others]).max() / 10 + 1e-12

@@ -149,6 +149,23 @@ def test_gains_telescope_and_never_rise(seed: int) -> None:
     assert 0 < certificate <= 1
 
 
+@pytest.mark.parametrize(
+    "knobs", [{"batch_size": 4, "pin_tasks": tuple(f"shop::t{i}" for i in range(4))}, {"batch_size": 8, "cool_down": 3}]
+)
+def test_the_certificate_knows_quotas_that_gave_way_and_tasks_that_were_woken(knobs: dict) -> None:
+    values = {"max_share": 0.125, "temperature": 0.0, "uniform_share": 0.0, **knobs}
+    scheduler = make_scheduler("envsched", config_from(values))
+    scheduler.register([TaskSpec(env, f"t{i}") for env in ("shop", "air") for i in range(5)])
+    relaxed = []
+    for step in range(3):
+        decision = scheduler.ask(knobs["batch_size"], step=step)
+        assert decision.certificate is not None
+        assert 0 < decision.certificate <= 1
+        relaxed += decision.relaxed
+        scheduler.observe(outcome(decision))
+    assert relaxed
+
+
 def test_a_released_pick_gives_its_quota_back() -> None:
     batch = Batch(problem(3, limit=1))
     picks = batch.choose(6)

@@ -4,6 +4,7 @@ import shutil
 from collections import Counter
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import given
@@ -149,6 +150,41 @@ def odd_log(path: Path) -> RunView:
         for group in groups:
             writer.observed([group], group.step)
     return opened(path)
+
+
+def test_where_all_rewards_are_the_same_no_task_is_said_to_fail(tmp_path):
+    groups = [GroupResult(f"a{i}", "env0", f"task-{i % 2}", (1.0,) * 4, step=i) for i in range(6)]
+    with RunWriter.create(tmp_path / "r", new_manifest("r", "import", reward_ranges={"env0": (1.0, 1.0)})) as writer:
+        writer.add_tasks(catalogue(envs=1))
+        for group in groups:
+            writer.observed([group], group.step)
+    assert views.stuck_tasks(opened(tmp_path / "r"), 2).empty
+
+
+@pytest.mark.parametrize(
+    ("steps", "config", "learned"),
+    [
+        (3, {"tau_within_grid": [0.0], "tau_cross_grid": [0.0, 0.2]}, {"within": False, "cross": True}),
+        (3, {"learn_trust": False}, {"within": False, "cross": False}),
+        (1, {}, {"within": False, "cross": False}),
+    ],
+)
+def test_why_nothing_is_transferred(run, tmp_path, steps, config, learned):
+    """The recorded decisions with both weights at 0, of which the last step's trust was learned from groups or not."""
+    manifest = new_manifest("r", "live", scheduler="envsched", config=config)
+    with RunWriter.create(tmp_path / "r", manifest) as writer:
+        writer.add_tasks(catalogue())
+        for decision in decisions(run)[:steps]:
+            none = msgspec.structs.replace(decision.trust, tau_within=0.0, tau_cross=0.0)
+            writer.asked(msgspec.structs.replace(decision, trust=none))
+    table = views.transfer_off(opened(tmp_path / "r"))
+    assert dict(zip(table["relation"], table["learned"], strict=True)) == learned
+    assert set(table["step"]) == {steps - 1}
+    assert (table["scored"] > 0).all() == (steps > 1)
+
+
+def test_where_relations_are_trusted_none_is_off(tmp_path):
+    assert views.transfer_off(opened(write_log(tmp_path / "log"))).empty
 
 
 def test_stuck_tasks_fail_or_err_every_time(tmp_path):

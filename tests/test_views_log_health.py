@@ -85,6 +85,15 @@ def test_unreadable_lines_come_with_their_offset_and_can_be_looked_at(copy):
     assert (raw.text, raw.bytes) == ("{<b>broken\ufffd}", 13)
 
 
+@pytest.mark.parametrize(("inside", "cut"), [("\u00e9" * 9_000, False), ("x" * 30_000, True)])
+def test_only_a_line_that_was_cut_is_said_to_be(copy, inside, cut):
+    start = (copy / SEGMENT).stat().st_size
+    with (copy / SEGMENT).open("ab") as file:
+        file.write(inside.encode() + b"\n")
+    raw = views.raw_line(opened(copy), SEGMENT, start)
+    assert (raw.cut, raw.text == inside) == (cut, not cut)
+
+
 @pytest.mark.parametrize(("file", "offset"), [("events/../run.json", 0), (SEGMENT, -1), ("run.json", 0)])
 def test_only_lines_of_segments_can_be_looked_at(view, file, offset):
     with pytest.raises(StoreError):

@@ -1,23 +1,32 @@
 from __future__ import annotations
 
-import math
 from pathlib import Path
 
+import msgspec
 import numpy as np
-import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from small_run import catalogue, simulated, write_log, write_run
 
 from envsched_core import views
+from envsched_core.baselines import make_scheduler
 from envsched_core.config import Config
 from envsched_core.errors import UnknownTaskError
+from envsched_core.importers import ImportReport
 from envsched_core.replay import config_for, load_pool, replay_audit, replay_pool
 from envsched_core.scheduler import EnvSched
 from envsched_core.store import RunReader, RunWriter, new_manifest
-from envsched_core.views import RunView, report_facts, report_words
-from envsched_core.views.report_facts import Guessing, Savings, savings
+from envsched_core.views import RunView, report_facts
+from envsched_core.views.report_facts import savings
+
+IMPORTED = ImportReport(
+    formats=("plain",), files=("log.jsonl",), rows=8, kept=8, dropped=0, drop_reasons={}, first_drops=(),
+    environments=1, tasks=2, listed_tasks=0, groups=2, rollouts=8, missing=0, group_sizes=((4, 2),), usual_size=4,
+    partial_groups=0, comparable_groups=2, flat_groups=0.5, flat_rollouts=0.5, mean_reward=0.5, mean_variance=0.1,
+    rewards=(), kept_only=False, warning="", prompt_conflicts=0, first_conflicts=(), answer_conflicts=0,
+    changed_prompts=0, repeats=0, steps=None, policy_versions=0, notes=(),
+)  # fmt: skip
 
 
 def opened(path: Path) -> RunView:
@@ -135,20 +144,6 @@ def without_source(view: RunView) -> RunView:
     return moved
 
 
-@pytest.mark.parametrize(
-    ("mean", "low", "high", "start"),
-    [(0.1, 0.05, 0.2, "Yes: scheduling spent"), (-0.1, -0.2, -0.05, "No: "), (0.1, -0.1, 0.2, "Not clearly: ")],
-)
-def test_the_answer_on_savings_follows_its_interval(mean, low, high, start):
-    found = Savings("pool", "how", 1000, 250, 90, 0.5, 0.5 + mean, report_facts.Interval(mean, low, high))
-    text = report_words.savings_sentence(found)
-    assert text.startswith(start)
-    if found.clear:
-        assert f"100 rollouts {'fewer' if mean > 0 else 'more'} wasted (95 % interval 50 to 200)" in text
-    else:
-        assert "-100 to +200 rollouts saved" in text
-
-
 def test_when_guessing_ended_equals_a_direct_computation(view):
     table = view.query("SELECT step, state, outcome FROM outcomes")
     guess = (table["state"] == "prior only") & (table["outcome"] != "uniform_draw")
@@ -163,34 +158,28 @@ def test_when_guessing_ended_equals_a_direct_computation(view):
     assert found.informed_from == (ahead[0] if ahead else None)
 
 
-def test_every_end_of_guessing_has_its_words():
-    def text(**changed):
-        start = {"picks": 100, "guesses": 10, "informed": 60, "guesses_until": 2, "informed_from": 5, "predicts": True}
-        return report_words.guessing_sentence(Guessing(**(start | changed)), 9)
-
-    assert text().startswith("After step 2, the last one at which most picks were guesses; from step 5 on")
-    assert text(guesses_until=None).startswith("It hardly guessed at all")
-    assert text(guesses_until=9, informed_from=None).startswith("It never did")
-    assert "predicts nothing" in text(predicts=False)
-
-
-def test_starved_environments_are_named_with_what_they_missed():
-    table = pd.DataFrame(
-        {
-            "env": ["a", "b", "c"], "tasks": [10, 10, 10], "visits": [1, 14, 15], "expected": [10.0] * 3,
-            "groups": [1, 14, 15], "mixed": [1, 7, 7], "log_mixed_share": [0.6, 0.3, 0.3],
-            "starved": [True, False, False],
-        }
-    )  # fmt: skip
-    text = report_words.starved_sentence(table, decided=True)
-    assert (
-        "1 of 3 environments got less than 25% of the picks that uniform draws would have given: a (1 of 10)." in text
-    )
-    assert "60% of their groups are mixed, against 40% over all environments" in text
-    assert "1 of their 1 observed group was mixed" in report_words.starved_sentence(
-        table.assign(log_mixed_share=math.nan), decided=True
-    )
-    assert report_words.starved_sentence(table.assign(starved=False), decided=True).startswith("None: each of 3")
+def test_a_scheduler_that_uses_no_prediction_is_not_said_to_predict(tmp_path, report):
+    scheduler, tasks, number = make_scheduler("uniform", Config(batch_size=8, seed=3)), catalogue(), 0
+    scheduler.register(tasks)
+    with RunWriter.create(tmp_path / "r", new_manifest("r", "live", scheduler="uniform", batch_size=8)) as writer:
+        writer.add_tasks(tasks)
+        for step in range(3):
+            decision = scheduler.ask(8, step=step)
+            groups = [simulated(pick.env, pick.task, step, number + i) for i, pick in enumerate(decision.picks)]
+            number += len(groups)
+            writer.asked(decision)
+            scheduler.observe(groups)
+            writer.observed(groups, step)
+    view = opened(tmp_path / "r")
+    assert view.row("SELECT count(loglik) n FROM decisions")["n"]  # predictions are kept beside the picks
+    found = views.report(view)
+    figures = {figure.label: (figure.value, figure.note) for figure in found.figures}
+    assert figures["Most picks informed"] == ("n/a", "it chose without predictions")
+    assert said(found, "stop guessing").startswith("It chose without predictions")
+    assert "the predictions kept beside its picks" in said(found, "predictions right")
+    assert next(c.title for c in found.charts if c.key == "evidence") == "What was known of the picks"
+    assert "picks are chosen by prediction" not in " ".join(found.caveats)
+    assert "kept beside" not in said(report, "predictions right")
 
 
 def test_visits_are_held_against_what_uniform_draws_would_give(view):
@@ -233,7 +222,8 @@ def measured(path: Path, run: str, values: list[float]) -> RunView:
     made = write_run(path / run, steps=len(values))
     with RunWriter.resume(made) as writer:
         for step, value in enumerate(values):
-            writer.note(step, {"metric": "success", "value": value})
+            writer.note(step, {"metric": "heldout_success", "value": value})
+            writer.note(step, {"metric": "loss", "value": 1.0 - value})
     return opened(made)
 
 
@@ -242,11 +232,22 @@ def test_a_second_run_is_held_against_it_by_what_both_reached(tmp_path):
     found = views.report(a, other=b)
     text = said(found, "second run")
     spent = [views.steps(view)["rollouts"].cumsum().tolist() for view in (a, b)]
-    assert f"Both reached success 0.55: this run first at step 1, after {spent[0][0]} rollouts" in text
+    assert f"Both reached heldout success 0.55: this run first at step 1, after {spent[0][0]} rollouts" in text
     assert f"b at step 2, after {spent[1][1]}; at the end they stood at 0.5 and 0.55" in text
-    assert "a difference of +0.0 points by step" in text
+    fewer = 1 - spent[0][0] / spent[1][1]
+    assert f"rollouts ({fewer:.0%} fewer), b at step 2" in text
+    assert "they do not differ in it" in text
+    assert "Both have one more measure, of which it is not known whether higher is better: left out." in text
+    assert "loss" not in text
     assert any("one seed" in caveat for caveat in found.caveats)
     assert set(found.tables["second_run"]["figure"]) >= {"flat_share", "rollouts"}
+
+
+def test_runs_that_took_as_many_rollouts_differ_by_no_share(tmp_path):
+    a, b = measured(tmp_path, "a", [0.1, 0.6]), measured(tmp_path, "b", [0.2, 0.6])
+    text = said(views.report(a, other=b), "second run")
+    assert "this run first at step 1, after 32 rollouts, b at step 1" in text
+    assert "0% more" not in text
 
 
 def test_runs_that_cannot_be_compared_get_no_figures(view, replayed):
@@ -256,9 +257,10 @@ def test_runs_that_cannot_be_compared_get_no_figures(view, replayed):
     assert "points by step" not in text
 
 
-def test_charts_are_few_and_each_has_its_table(replay_report, report):
+def test_every_chart_that_can_be_filled_is_there_and_has_its_table(replay_report, report):
+    drawn = ["mixed", "evidence", "environments", "calibration", "coverage"]
     for one in (report, replay_report):
-        assert 4 <= len(one.charts) <= 6
+        assert [chart.key for chart in one.charts] == drawn
         assert {chart.table for chart in one.charts} <= set(one.tables)
 
 
@@ -286,6 +288,25 @@ def test_caveats_tell_logged_from_simulated_and_biased_from_complete(replay_repo
     assert "exact on the log" in replay
     assert "silent on the policy" in replay
     assert "observed, not what was declared" in " ".join(views.report(opened(write_log(tmp_path / "log"))).caveats)
+
+
+def test_what_the_import_warns_of_is_said_once(tmp_path):
+    report = msgspec.structs.replace(IMPORTED, prompt_conflicts=3, notes=("read ('/home/me/a b/log.jsonl')",))
+    notes = (*report.warnings(), "taken from file:///home/me/log.jsonl")
+    made = new_manifest("r", "import", report=msgspec.to_builtins(report), notes=notes)
+    with RunWriter.create(tmp_path / "r", made) as writer:
+        writer.add_tasks(catalogue(envs=1))
+    caveats = views.report(opened(tmp_path / "r")).caveats
+    warned = [caveat for caveat in caveats if "mix rollouts of different tasks" in caveat]
+    assert [caveat.partition(":")[0] for caveat in warned] == ["The import warns"]
+    assert "Said by the run: taken from log.jsonl" in caveats
+    assert "Said by the import: read ('log.jsonl')." in caveats
+
+
+def test_a_path_that_only_points_at_a_run_gives_its_name(view, monkeypatch):
+    monkeypatch.chdir(view.path)
+    assert views.report(opened(Path("."))).name == "demo"
+    assert opened(Path("scores", "..")).name == "demo"
 
 
 def test_an_empty_run_has_a_report(tmp_path):

@@ -5,7 +5,7 @@ import math
 import pandas as pd
 import pytest
 
-from envsched_core.explanation import TERM_WORDS
+from envsched_core.explanation import SOURCE_WORDS, TERM_WORDS
 from envsched_core.views import OUTCOME_CODES
 
 words = pytest.importorskip("envsched_dashboard.words")
@@ -21,6 +21,7 @@ def test_numbers_have_their_digits():
     assert words.percent(0.3242) == "32%"
     assert words.count(12345) == "12,345"
     assert words.signed(-0.5) == "-0.5"
+    assert (words.number(4979.6), words.number(12.345)) == ("4,980", "12.3")
 
 
 @pytest.mark.parametrize(
@@ -37,9 +38,13 @@ def test_every_outcome_of_the_core_has_a_sign_and_words():
     assert words.outcome(None) == "not on record"
 
 
-def test_every_term_of_the_core_has_words():
-    assert set(TERM_WORDS) <= set(words.TERMS)
-    assert words.term("new_term") == "new term"
+def test_terms_and_sources_are_called_as_in_the_verdict():
+    assert all(words.term(name) == said for name, said in TERM_WORDS.items())
+    assert all(words.source(name) == said for name, said in SOURCE_WORDS.items())
+    assert tuple(SOURCE_WORDS) == words.SOURCES
+    assert (words.term("new_term"), words.source("new_source"), words.term("tie_break")) == (
+        "new term", "new source", "tie-break",
+    )  # fmt: skip
 
 
 def test_reasons_carry_their_numbers():

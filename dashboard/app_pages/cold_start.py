@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Mapping
+from typing import Any
+
 import pandas as pd
 import streamlit as st
 
@@ -11,7 +14,7 @@ from ..frame import Frame
 from ..loading import Run
 from . import states
 
-__all__ = ["guessing_sentence", "show"]
+__all__ = ["guessing_sentence", "off_sentence", "show"]
 
 LEVELS = {
     "environment_only": "any result of its environment, or nearer",
@@ -215,18 +218,24 @@ def _trust(run: Run, frame: Frame) -> None:
         st.markdown("**What each source was worth**")
         alt = f"Nats by which the trust in use predicted better than without each source, at {len(table)} steps"
         parts.chart(figures.gains(table, frame.step), table, key="trust_gains", alt=alt)
-    last = table.iloc[-1]
-    off = [name for name, column in (("within", "tau_within"), ("cross", "tau_cross")) if not last[column]]
-    if off:
-        st.caption(
-            f"Transfer along {' and '.join(off)}-environment edges is off at step {int(last['step'])}: after "
-            f"{words.count(last['scored'])} groups, no weight above 0 predicted better."
-        )
+    for row in loading.transfer_off(run).to_dict("records"):
+        st.caption(off_sentence(row))
     shares = loading.source_shares(run)
     if len(shares):
         st.markdown("**Where the predictions of the picks came from**")
         alt = "Share of each source in the predicted means of the picks, step by step"
         parts.chart(figures.sources(shares, frame.step), shares, key="source_shares", alt=alt)
+
+
+def off_sentence(row: Mapping[Hashable, Any]) -> str:
+    """Why nothing is transferred along one relation: a row of `views.transfer_off`."""
+    edges = f"Transfer along {row['relation']}-environment edges is"
+    if not row["learned"]:
+        return f"{edges} switched off by the run's settings."
+    return (
+        f"{edges} off at step {row['step']}: after {words.count(row['scored'])} groups, no weight above 0 predicted "
+        "better."
+    )
 
 
 def _stuck(run: Run, frame: Frame) -> None:

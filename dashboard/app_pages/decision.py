@@ -122,7 +122,7 @@ def _terms_and_evidence(found: Explained, c: Candidate) -> None:
     with right:
         st.markdown("**Where the prediction came from**")
         shares = pd.DataFrame(
-            [(words.SOURCES.get(name, name), share) for name, share in c.shares.items()], columns=["source", "share"]
+            [(words.source(name), share) for name, share in c.shares.items()], columns=["source", "share"]
         )
         parts.chart(charts.evidence_split(c.shares), shares, key="shares", alt="Share of each source of evidence")
         _features(c)

@@ -17,7 +17,7 @@ from envsched_core.errors import EnvSchedError
 
 from .. import charts, loading, parts, words
 from ..frame import Frame
-from ..loading import LogCheck, LogFacts, Run, Verified
+from ..loading import LogCheck, LogFacts, RawLine, Run, Verified
 
 __all__ = ["health_sentence", "show", "size", "waits"]
 
@@ -38,9 +38,10 @@ def show(frame: Frame) -> None:
     if run is None:
         return
     facts, unreadable, rules = loading.log_facts(run), loading.unreadable_lines(run), loading.invariants(run)
+    unread = loading.health(run).unread  # with kinds that are not known here, of which no line is shown
     broken, checked = int((rules["status"] == "broken").sum()), int(rules["checked"].sum())
-    st.subheader(health_sentence(facts, len(unreadable), broken, checked), anchor=False)
-    _headline(run, facts, len(unreadable))
+    st.subheader(health_sentence(facts, unread, broken, checked), anchor=False)
+    _headline(run, facts, unread)
     _unreadable(run, unreadable)
     _lag(run, facts)
     _invariants(rules)
@@ -51,13 +52,11 @@ def show(frame: Frame) -> None:
     _files(run)
 
 
-def health_sentence(facts: LogFacts, unreadable: int, broken: int, checked: int) -> str:
+def health_sentence(facts: LogFacts, unread: int, broken: int, checked: int) -> str:
     """The verdict of what is checked all the time; `checked` says how much of decisions there was to check."""
     said = []
-    if unreadable:
-        said.append(
-            f"{words.count(unreadable)} {'line or file' if unreadable == 1 else 'lines or files'} could not be read"
-        )
+    if unread:
+        said.append(f"{words.count(unread)} {'line or file' if unread == 1 else 'lines or files'} could not be read")
     if broken:
         said.append(f"{words.count(broken)} {'rule is' if broken == 1 else 'rules are'} broken by decisions on record")
     if facts.torn:
@@ -78,12 +77,13 @@ def size(amount: int) -> str:
     return f"{amount} bytes"
 
 
-def _headline(run: Run, facts: LogFacts, unreadable: int) -> None:
+def _headline(run: Run, facts: LogFacts, unread: int) -> None:
     row = st.columns(4)
     row[0].metric("Events read", words.count(loading.health(run).events), border=True, height="stretch",
                   help=f"{size(facts.bytes)} in all segments.")  # fmt: skip
-    row[1].metric("Could not be read", words.count(unreadable), border=True, height="stretch",
-                  help="Lines of the event log, and files of scores or graphs, that were passed over.")  # fmt: skip
+    row[1].metric("Could not be read", words.count(unread), border=True, height="stretch",
+                  help="Lines of the event log (those of kinds that only a newer version knows, too), and files of "
+                  "scores or graphs, that were passed over.")  # fmt: skip
     row[2].metric("Format", words.count(facts.format), border=True, height="stretch",
                   help=f"Of the run folder; this version reads up to {facts.format_known}, and event lines up to "
                   f"version {facts.event_version}.")  # fmt: skip
@@ -121,12 +121,12 @@ def _raw(run: Run) -> None:
     except EnvSchedError as error:
         parts.plain_text(str(error))
         return
-    parts.plain_text(f"{file} from byte {offset:,}: {size(found.bytes)}" + _cut(found.bytes, len(found.text)))
+    parts.plain_text(f"{file} from byte {offset:,}: {size(found.bytes)}" + _cut(found))
     st.code(found.text, language=None, wrap_lines=True)
 
 
-def _cut(whole: int, shown: int) -> str:
-    return f", the first {shown:,} characters" if whole > shown + 1 else ""
+def _cut(found: RawLine) -> str:
+    return f", the first {len(found.text):,} characters" if found.cut else ""
 
 
 def _lag(run: Run, facts: LogFacts) -> None:
@@ -216,7 +216,7 @@ def _check(run: Run) -> None:
 
 def waits(table: pd.DataFrame) -> go.Figure:
     """Answered picks by the steps between ask and result."""
-    figure = charts._figure(240, showlegend=False)
+    figure = charts.empty_figure(240, showlegend=False)
     figure.add_bar(
         x=table["steps"], y=table["groups"], marker={"color": charts.BLUE},
         hovertemplate="%{y:,} results came %{x} steps after their pick<extra></extra>",

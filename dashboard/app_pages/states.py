@@ -29,15 +29,15 @@ def nothing_to_show(frame: Frame) -> None:
 def warnings(run: Run) -> None:
     """Lines that could not be read: told on every page, since every number may be short of them."""
     health = loading.health(run)
-    if health.problems:
-        n = len(health.problems)
-        st.warning(
-            f"{words.count(n)} {'line' if n == 1 else 'lines'} of the event log could not be read.",
-            icon=":material/warning:",
-        )
-        with st.expander("Which lines"):
-            for problem in health.problems[:20]:
-                parts.plain_text(f"{problem.segment}:{problem.line} (byte {problem.offset:,}): {problem.message}")
+    if not health.unread:
+        return
+    what = "line or file" if health.unread == 1 else "lines or files"
+    st.warning(f"{words.count(health.unread)} {what} of the run could not be read.", icon=":material/warning:")
+    with st.expander("Which ones"):
+        if health.unknown:
+            st.caption(f"Lines of kinds that only a newer version knows: {words.count(health.unknown)}")
+        for problem in health.problems[:20]:
+            parts.plain_text(f"{problem.segment}:{problem.line} (byte {problem.offset:,}): {problem.message}")
 
 
 def no_decisions(frame: Frame) -> None:

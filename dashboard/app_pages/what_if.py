@@ -93,7 +93,11 @@ def _form(run: Run, step: int, known: tuple[Setting, ...], wanted: dict[str, Any
         st.markdown("**Quotas and availability**")
         _quota_fields(run, known, wanted, frame.task, mark)
         st.form_submit_button(
-            "Decide again", icon=":material/replay:", type="primary", on_click=_submit, args=(mark, known, frame.task)
+            "Decide again",
+            icon=":material/replay:",
+            type="primary",
+            on_click=_submit,
+            args=(mark, known, wanted, frame.task),
         )
     if wanted:
         st.button("Back to the run's settings", icon=":material/undo:", key="what_if_reset", on_click=_use, args=({},))
@@ -137,10 +141,11 @@ def _quota_fields(run: Run, known: tuple[Setting, ...], wanted: dict[str, Any], 
     four.selectbox("The task chosen on the left", list(TASK_CHOICES), key=f"what_if_{mark}_task", disabled=task is None)
 
 
-def _submit(mark: int, known: tuple[Setting, ...], task: str | None) -> None:
-    """From the form: what differs from the run's own settings."""
+def _submit(mark: int, known: tuple[Setting, ...], wanted: dict[str, Any], task: str | None) -> None:
+    """From the form: what differs from the run's own settings, and the link's changes that have no field."""
     values = st.session_state
-    changes: dict[str, Any] = {}
+    changes = {s.name: wanted[s.name] for s in known if s.kind == "quota" and s.name in wanted}
+    changes.pop("max_share", None)
     for s in known:
         field = values.get(f"what_if_{mark}_{s.name}")
         if field is not None and s.kind != "quota" and float(field) != float(s.value):
@@ -149,11 +154,21 @@ def _submit(mark: int, known: tuple[Setting, ...], task: str | None) -> None:
     if float(values[f"what_if_{mark}_max_share"]) != float(own["max_share"]):
         changes["max_share"] = float(values[f"what_if_{mark}_max_share"])
     if env := values.get(f"what_if_{mark}_env"):
-        changes["max_shares"] = {env: float(values[f"what_if_{mark}_env_share"])}
+        given = changes.get("max_shares")
+        share = {env: float(values[f"what_if_{mark}_env_share"])}
+        changes["max_shares"] = given | share if isinstance(given, dict) else share
     name = TASK_CHOICES[values.get(f"what_if_{mark}_task") or AS_IT_IS]
     if name and task:
-        changes[name] = [*own[name], task]
+        for other in filter(None, TASK_CHOICES.values()):  # pinned or excluded, not both
+            tasks = [key for key in _tasks(changes.get(other, own[other])) if key != task]
+            if other == name or other in changes:
+                changes[other] = [*tasks, task] if other == name else tasks
     _use(changes)
+
+
+def _tasks(value: Any) -> list[Any]:
+    """The tasks of a setting; a link may hold anything."""
+    return list(value) if isinstance(value, list | tuple) else []
 
 
 def _use(changes: dict[str, Any]) -> None:

@@ -48,6 +48,7 @@ __all__ = [
     "Sec",
     "expand",
     "make_scheduler",
+    "one_ask_a_step",
 ]
 
 PEERS: dict[str, Callable[[Config], EnvSched]] = {
@@ -124,3 +125,15 @@ def _unknown(name: str, known: tuple[str, ...]) -> str:
     near = difflib.get_close_matches(name, known, n=1)
     hint = f" (did you mean '{near[0]}'?)" if near else ""
     return f"unknown scheduler '{name}'{hint}; known: {', '.join(known)}"
+
+
+def one_ask_a_step(name: str, config: Config | None = None) -> EnvSched:
+    """The same for a loop that asks once a step, which is no loop for a scheduler that fills its batches.
+
+    Raises:
+        ConfigError: no scheduler has that name, or it fills its batches.
+    """
+    scheduler = make_scheduler(name, config)
+    if scheduler.fills_batch:
+        raise ConfigError(f"'{name}' fills its batches, which only `envsched bench` does; choose another scheduler")
+    return scheduler

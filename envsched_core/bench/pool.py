@@ -126,8 +126,7 @@ def run_pool(
         ConfigError: a scheduler, preset or knob is unknown, or no run can be compared. StoreError: one holds no groups.
     """
     plan = plan.checked()
-    runs, left_out = usable(plan.runs)
-    pools = {run: pool_of(run) for run in runs.values()}
+    runs, pools, left_out = usable(plan.runs)
     configs = {run: _config(plan, pools[run]) for run in runs.values()}  # what is wrong is told before any replay
     names = (*plan.schedulers, *REFERENCES)
     jobs = [Job(run, name, seed) for run in runs.values() for name in names for seed in range(plan.seeds)]

@@ -52,6 +52,7 @@ PREDICTING = (
     BAYES,
     "envsched-no-cross",
     "envsched-no-within",
+    "envsched-no-features",
     "envsched-shuffled-cross",
     "envsched-shuffled-within",
     "envsched-fixed-trust",
@@ -127,7 +128,7 @@ class PredictReport(msgspec.Struct, frozen=True):
 def predictors_of(wanted: str | None) -> tuple[str, ...]:
     """Names: `all` (the default: EnvSched, empirical Bayes and what differs in its predictions), `peers`, or a list."""
     if wanted in (None, "", "all"):
-        return tuple(name for name in PREDICTING if name in NAMES)
+        return PREDICTING
     if wanted == "peers":
         return PREDICTING[:2]
     return tuple(name for part in (wanted or "").split(",") if (name := part.strip()))
@@ -184,8 +185,7 @@ def run_predict(plan: PredictPlan, *, workers: int | None = None, progress: Prog
         ConfigError: a scheduler or knob is unknown, or no run can be compared. StoreError: one holds no groups.
     """
     plan = plan.checked()
-    runs, left_out = usable(plan.runs)
-    pools = {run: pool_of(run) for run in runs.values()}
+    runs, pools, left_out = usable(plan.runs)
     orders = {run: 1 if own_order(pools[run]) else plan.seeds for run in runs.values()}
     sizes = {run: _config(plan, pools[run]).batch_size for run in orders}  # what is wrong is told before any walk
     told = dict(zip(orders, run_all(_truth, list(orders), workers=workers), strict=True))

@@ -49,15 +49,16 @@ def pool_of(run: Path) -> RecordedPool:
     return comparable(load_pool(run))
 
 
-def usable(runs: Sequence[Path]) -> tuple[dict[str, Path], dict[str, str]]:
-    """The runs that can be compared, by name, and why each of the others cannot.
+def usable(runs: Sequence[Path]) -> tuple[dict[str, Path], dict[Path, RecordedPool], dict[str, str]]:
+    """The runs that can be compared, by name; their pools; and why each of the others cannot.
 
     Raises:
         ConfigError: none can. StoreError: one holds no groups.
     """
     every = named(runs)
-    left_out = {name: reason for name, run in every.items() if (reason := unusable(pool_of(run)))}
+    pools = {run: pool_of(run) for run in every.values()}
+    left_out = {name: reason for name, run in every.items() if (reason := unusable(pools[run]))}
     kept = {name: run for name, run in every.items() if name not in left_out}
     if not kept:
         raise ConfigError("no run can be compared: " + "; ".join(f"{name}: {why}" for name, why in left_out.items()))
-    return kept, left_out
+    return kept, pools, left_out

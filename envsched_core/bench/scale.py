@@ -26,7 +26,7 @@ from typing import Any, NamedTuple, TypeVar
 import msgspec
 import numpy as np
 
-from envsched_core.baselines import NAMES, make_scheduler
+from envsched_core.baselines import REFERENCES, expand, make_scheduler
 from envsched_core.config import config_from
 from envsched_core.errors import ConfigError
 from envsched_core.records import GroupResult, TaskSpec
@@ -63,10 +63,7 @@ class ScalePlan(msgspec.Struct, frozen=True):
         Raises:
             ConfigError: a scheduler or knob is unknown, or there are fewer tasks than environments.
         """
-        names = tuple(dict.fromkeys(self.schedulers))
-        unknown = [name for name in names if name not in NAMES]
-        if unknown or not names:
-            raise ConfigError(f"unknown scheduler '{''.join(unknown[:1])}'; known: {', '.join(NAMES)}")
+        names = tuple(name for name in expand(",".join(self.schedulers)) if name not in REFERENCES)
         if not self.tasks >= self.environments >= 1:
             raise ConfigError(f"{self.tasks} tasks in {self.environments} environments: each needs at least one task")
         config_from(self.settings)

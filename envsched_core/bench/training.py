@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from envsched_core.baselines import one_ask_a_step
 from envsched_core.config import Config, config_from
 from envsched_core.errors import ConfigError, EnvSchedError
 from envsched_core.live import LiveSession
@@ -48,10 +49,12 @@ class TrainPlan(msgspec.Struct, frozen=True):
         """The scheduler's config.
 
         Raises:
-            ConfigError: a knob is unknown or out of range.
+            ConfigError: a knob is unknown or out of range, or the scheduler is none for a loop that asks once a step.
         """
         own = {"batch_size": self.batch_size, "group_size": self.group_size, "seed": self.seed}
-        return config_from({**self.settings, **own})
+        config = config_from({**self.settings, **own})
+        one_ask_a_step(self.scheduler, config)
+        return config
 
 
 def plan_for(out: Path, *, resume: bool, **given: Any) -> TrainPlan:

@@ -38,7 +38,7 @@ def report(
     pdf: Pdf = None,
     json: Json = False,
 ) -> None:
-    """A report for people who were not there: figures, answers, charts, caveats. Without --out, its text."""
+    """A report for people who were not there: figures, answers, charts, caveats. Without a file to write, its text."""
     views = importlib.import_module("envsched_core.views")
     found: Report = views.report(
         _opened(views, run), step=step, task=task, other=None if against is None else _opened(views, against)
@@ -93,7 +93,7 @@ def _write(path: Path, data: bytes) -> None:
 
 
 def _plain(found: Report) -> dict[str, Any]:
-    """All of it but the tables, which are files."""
+    """What is said: without charts, tables and the taken-apart decision, which are files, and without the glossary."""
     names = ("name", "subtitle", "figures", "answers", "caveats", "facts")
     return {name: getattr(found, name) for name in names}
 

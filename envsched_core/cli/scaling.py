@@ -34,7 +34,7 @@ def scale(
     given: dict[str, Any] = {"tasks": tasks, "environments": environments, "batch_size": batch_size, "steps": steps}
     given |= {"seed": seed, "settings": settings_from(config, set)}
     if schedulers:
-        given["schedulers"] = tuple(filter(None, schedulers.split(",")))
+        given["schedulers"] = (schedulers,)
     with bar("measuring") as progress:
         report = module.run_scale(module.ScalePlan(**given), progress)
     if json:

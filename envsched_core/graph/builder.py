@@ -58,6 +58,7 @@ class GraphBuilder:
         """Go on from a saved graph of the tasks of the last build, with other traces; None = it was of other tasks."""
         self.version = version
         self._all_traces = True
+        self._last.pop("cross", None)  # built from no traces, when the tasks were registered
         if graph is not None:  # the relation within environments is what the tasks say, and they are here
             self._last["cross"] = Relation(graph.cross, graph.cross_parts)
 
@@ -155,8 +156,9 @@ class GraphBuilder:
         kept = upper(self._last["cross"])
         moved = np.zeros(n, dtype=bool)
         moved[changed] = True
+        gone = (rows.of[kept.rows] < 0) | (rows.of[kept.cols] < 0)  # nothing is known of an end any more
+        kept = Edges(kept.rows[~gone], kept.cols[~gone], {part: values[~gone] for part, values in kept.parts.items()})
         weighed = moved[kept.rows] | moved[kept.cols]
-        weighed &= (rows.of[kept.rows] >= 0) & (rows.of[kept.cols] >= 0)
         anew = with_parts(rows.of[kept.rows[weighed]], rows.of[kept.cols[weighed]], rows.parts)
         for part, values in anew.parts.items():
             kept.parts[part][weighed] = values

@@ -60,6 +60,14 @@ class Traces:
             kept.extend(calls[: self.MOST_SEQUENCES])
             del kept[: -self.MOST_SEQUENCES]
 
+    def remap(self, tasks: NDArray[np.bool_], a: float, b: float) -> None:
+        """An environment's reward range moved: a mapped reward r of its tasks [N] is now a r + b.
+
+        What moved is not drift. The bins of `mass` hold no rewards to map again; they fade as more come in.
+        """
+        self.last_mean[tasks] = a * self.last_mean[tasks] + b
+        self.drift[tasks] *= a
+
     def state_dict(self) -> dict[str, Any]:
         """Plain data and arrays."""
         calls = {str(task): [list(c) for c in kept] for task, kept in self.calls.items()}

@@ -11,7 +11,7 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 
 from envsched_core import evaluate
-from envsched_core.baselines import make_scheduler
+from envsched_core.baselines import one_ask_a_step
 from envsched_core.config import PRESETS, Config, config_from
 from envsched_core.errors import ConfigError, DamagedError, StoreError
 from envsched_core.moments import is_flat, population_variance
@@ -248,7 +248,7 @@ def replay_pool(
     """
     pool = source if isinstance(source, RecordedPool) else load_pool(source)
     config = config or config_for(pool, {"batch_size": batch_for(pool)})
-    chosen, tally = make_scheduler(scheduler, config), _Tally(pool, config)
+    chosen, tally = one_ask_a_step(scheduler, config), _Tally(pool, config)
     if out is None:
         return tally.replay(Journal(chosen), steps, progress, clock)
     with RunWriter.create(out, manifest_of(out, "replay", pool, chosen)) as writer:

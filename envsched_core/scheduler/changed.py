@@ -25,8 +25,8 @@ from .core import EnvSched
 
 __all__ = ["TRUST", "begin", "changed", "explain_all", "has_weights"]
 
-TRUST = ("kappa_env", "features_share", "tau_within", "tau_cross")
-"""Parts of the trust that may be set to another value of their grids."""
+TRUST = Point._fields[1:]
+"""Parts of the trust that may be set to another value of their grids: all but the half-life."""
 
 
 def begin(scheduler: EnvSched, step: int) -> None:

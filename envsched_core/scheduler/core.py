@@ -68,6 +68,7 @@ class EnvSched:
         self.predictor = Predictor(c)
         self.traces = Traces()
         self.builder = GraphBuilder(c)
+        self.built: DualRelationGraph | None = None  # as it was built; a placebo uses another
         self.recorder = Recorder(self.catalogue, self.ledger, self.predictor, c)
         self.visit_clock = Discount([c.coverage_half_life])
         self.visits = np.zeros(0)
@@ -243,9 +244,9 @@ class EnvSched:
         for result in results:
             self.visits[index[result.key]] += self.visit_clock.weight(result.step or 0)[0]
         scored = [r for r in results if r.rewards]
-        moved = [moments.fit_range(int(self.catalogue.env[index[r.key]]), r.env, r.rewards) for r in scored]
-        if any(moved):
-            self.predictor.remap()
+        asked = ((int(self.catalogue.env[index[r.key]]), r.env, r.rewards) for r in scored)
+        for env, a, b in self.predictor.fit_ranges(asked):
+            self.traces.remap(self.catalogue.env == env, a, b)
         groups = [moments.group(index[r.key], r, r.step or 0) for r in scored]
         self.predictor.observe(groups)
         for group, result in zip(groups, scored, strict=True):
@@ -257,9 +258,12 @@ class EnvSched:
         """Hook for baselines with statistics of their own."""
 
     def _rebuild(self) -> None:
-        graph = self.builder.build(self.catalogue.tasks, self.catalogue.env, self.traces)
-        self._fresh_traces = 0
-        self.predictor.set_graph(shuffled(graph, self.catalogue.env, self.catalogue.hashes, self.config))
+        self.built, self._fresh_traces = self.builder.build(self.catalogue.tasks, self.catalogue.env, self.traces), 0
+        self.predictor.set_graph(self.as_used(self.built))
+
+    def as_used(self, graph: DualRelationGraph) -> DualRelationGraph:
+        """The graph, or the placebo of it that the config asks for."""
+        return shuffled(graph, self.catalogue.env, self.catalogue.hashes, self.config)
 
     def _reopen(self) -> None:
         """Tasks joined in mid-step: the batch goes on over the larger pool, its picks kept."""

@@ -45,7 +45,8 @@ def sound(result: Any) -> GroupResult | None:
     except (ContractError, TypeError):
         return None
     rewards = _plain(given)
-    missing = max(int(result.missing), 0) + len(given) - len(rewards) if isinstance(result.missing, int) else 0
+    told = min(max(int(result.missing), 0), MOST_STEP) if isinstance(result.missing, int) else 0
+    missing = told + len(given) - len(rewards)
     cost = _plain_cost(result.cost)
     return msgspec.structs.replace(result, rewards=rewards, missing=missing, step=step, calls=calls, cost=cost)
 

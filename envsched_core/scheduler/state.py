@@ -54,9 +54,9 @@ def save(s: EnvSched) -> dict[str, Any]:
 
 
 def _graph_state(s: EnvSched) -> dict[str, Any] | None:
-    if s.graph is None:
+    if s.built is None:
         return None
-    return {"version": s.graph.version, "arrays": s.graph.arrays(), "names": list(s.graph.pattern_names)}
+    return {"version": s.built.version, "arrays": s.built.arrays(), "names": list(s.built.pattern_names)}
 
 
 def _batch_state(s: EnvSched) -> dict[str, Any] | None:
@@ -116,7 +116,8 @@ def _load_graph(s: EnvSched, saved: Mapping[str, Any] | None, same: bool) -> Non
     if saved is None or not s.uses_graph:
         return
     graph = DualRelationGraph.from_arrays(saved["version"], saved["arrays"], saved["names"]) if same else None
-    s.predictor.graph = graph or s.predictor.graph
+    if graph is not None:
+        s.built, s.predictor.graph = graph, s.as_used(graph)
     s.builder.resume(int(saved["version"]), graph)
 
 

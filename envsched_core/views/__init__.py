@@ -26,9 +26,11 @@ from .cold_start import (
     rollouts_seen,
     source_shares,
     stuck_tasks,
+    transfer_off,
 )
 from .comparable import Comparability, comparability
 from .compare import Comparison, compare
+from .csv_table import csv_bytes
 from .decision import Explained, afterwards, explained, group_rollouts, recorded, rederived, rivals, timeline
 from .first_steps import FirstSteps, first_steps
 from .graph_map import GraphMap, ego_graph, environment_graph
@@ -85,6 +87,7 @@ __all__ = [
     "compare",
     "composition",
     "coverage",
+    "csv_bytes",
     "ego_graph",
     "environment_graph",
     "environments",
@@ -123,6 +126,7 @@ __all__ = [
     "tasks",
     "term_totals",
     "timeline",
+    "transfer_off",
     "trust",
     "unreadable_lines",
     "variance_grid",

@@ -14,9 +14,11 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from envsched_core.config import Config
 from envsched_core.store import RunReader
 
 from .run_view import STATES, RunView
+from .trends import trust
 
 __all__ = [
     "STATE_COLUMNS",
@@ -29,6 +31,7 @@ __all__ = [
     "rollouts_seen",
     "source_shares",
     "stuck_tasks",
+    "transfer_off",
 ]
 
 STATE_COLUMNS: tuple[str, ...] = tuple(state.replace(" ", "_") for state in STATES)
@@ -194,7 +197,8 @@ def stuck_tasks(view: RunView, least: int = 2) -> pd.DataFrame:
     """Tasks that cost budget at least `least` times and never taught anything, most rollouts first.
 
     A visit is a pick that ended, or a group that nobody asked for. Columns: env, task; why (erroring: no visit gave a
-    usable reward, so the task is unseen still; failing: every reward was the lowest of its range); visits, groups
+    usable reward, so the task is unseen still; failing: every reward was the lowest
+    of its range, and the range has more than one value); visits, groups
     (observed), rollouts (of these), missing (rollouts without a usable reward), ended (picks released or expired),
     first_step, last_step (NULL where the log has none), reasons (why picks were released, at most three).
     """
@@ -210,8 +214,9 @@ def stuck_tasks(view: RunView, least: int = 2) -> pd.DataFrame:
             coalesce(sum(scored + missing), 0)::BIGINT rollouts, coalesce(sum(missing), 0)::BIGINT missing,
             count(*) FILTER (lost) ended, min(step) first_step, max(step) last_step,
             array_to_string(list_sort(list(DISTINCT reason) FILTER (reason <> ''))[1:3], '; ') reasons
-        FROM visits GROUP BY env, task
-        HAVING count(*) >= $least AND coalesce(max(mean), 0) <= 1e-9
+        FROM visits LEFT JOIN ranges r USING (env) GROUP BY env, task
+        HAVING count(*) >= $least
+            AND (coalesce(sum(scored), 0) = 0 OR max(mean) <= 1e-9 AND any_value(r.high) > any_value(r.low))
         ORDER BY rollouts DESC, visits DESC, env, task""",
         {"least": least},
     )
@@ -247,6 +252,24 @@ def errors_by_state(view: RunView, *, draws_only: bool = False) -> pd.DataFrame:
         GROUP BY o.state ORDER BY list_position($states, o.state)""",
         {"draws": draws_only, "states": list(STATES)},
     )
+
+
+def transfer_off(view: RunView) -> pd.DataFrame:
+    """Relations along which nothing is transferred at the last step.
+
+    Columns: relation (within, cross); step; scored (groups that trust was learned from by then); learned (whether the
+    weight 0 was learned: groups were scored, and the settings give trust more than one weight to choose from).
+    """
+    table, config = trust(view), view.manifest.config
+    if table.empty:
+        return pd.DataFrame(columns=["relation", "step", "scored", "learned"])
+    last, rows = table.iloc[-1], []
+    learns = bool(config.get("learn_trust", Config().learn_trust)) and last["scored"] > 0
+    for relation in ("within", "cross"):
+        if not last[f"tau_{relation}"]:
+            grid = config.get(f"tau_{relation}_grid", getattr(Config(), f"tau_{relation}_grid"))
+            rows.append((relation, int(last["step"]), int(last["scored"]), learns and len(grid) > 1))
+    return pd.DataFrame(rows, columns=["relation", "step", "scored", "learned"])
 
 
 def source_shares(view: RunView) -> pd.DataFrame:

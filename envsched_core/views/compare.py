@@ -60,8 +60,6 @@ class Comparison(msgspec.Struct, frozen=True):
     groups, mixed, known (whether the other run's catalogue has it)."""
     tasks: tuple[int, int, int]
     """Tasks in the catalogue of a, of b, and of both."""
-    notes: tuple[str, ...]
-    """What a reader should know before reading differences as effects; untrusted text where it names runs."""
 
 
 def compare(a: RunView, b: RunView) -> Comparison:
@@ -69,14 +67,7 @@ def compare(a: RunView, b: RunView) -> Comparison:
     sizes, common = _catalogues(a, b)
     steps = _steps(a, b, sizes, common)
     headline = _headline(_sums(a), _sums(b))
-    return Comparison(
-        headline,
-        steps,
-        _environments(a, b),
-        _only(a, b),
-        (*sizes, common),
-        tuple(_notes(a, b, sizes, common, headline)),
-    )
+    return Comparison(headline, steps, _environments(a, b), _only(a, b), (*sizes, common))
 
 
 def _catalogues(a: RunView, b: RunView) -> tuple[tuple[int, int], int]:
@@ -227,23 +218,3 @@ def _picked(view: RunView) -> pd.DataFrame:
         FROM picked LEFT JOIN seen USING (env, task) ORDER BY env, task"""
     )
     return table.set_index(["env", "task"])
-
-
-# ---------------------------------------------------------------------- notes
-
-
-def _notes(a: RunView, b: RunView, sizes: tuple[int, int], common: int, headline: pd.DataFrame) -> list[str]:
-    notes = []
-    if common < max(sizes):
-        notes.append(
-            f"the catalogues differ: {sizes[0]:,} and {sizes[1]:,} tasks, {common:,} in both, so that a difference may "
-            "be one of tasks"
-        )
-    if a.manifest.simulated != b.manifest.simulated:
-        notes.append("the rewards of one run are simulated, those of the other are not")
-    if a.manifest.kind != b.manifest.kind:
-        notes.append(f"the runs are of different kinds: {a.manifest.kind} and {b.manifest.kind}")
-    paired = int(headline["steps"].iloc[0])
-    if paired < 2:
-        notes.append(f"both runs observed {paired} steps of the same number: differences have no interval")
-    return notes

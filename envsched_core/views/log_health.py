@@ -94,6 +94,8 @@ class RawLine(msgspec.Struct, frozen=True):
     """At most 20,000 bytes of it; what is no UTF-8 is shown as a replacement character. Untrusted."""
     bytes: int
     """Of the whole line."""
+    cut: bool
+    """Whether `text` is only its beginning."""
 
 
 def log_facts(view: RunView) -> LogFacts:
@@ -196,7 +198,7 @@ def raw_line(view: RunView, file: str, offset: int) -> RawLine:
             data = stream.readline()
     except OSError as error:
         raise StoreError(f"{file} cannot be read: {error.strerror}") from error
-    return RawLine(data[:MOST_RAW].decode("utf-8", "replace").rstrip("\n"), len(data))
+    return RawLine(data[:MOST_RAW].decode("utf-8", "replace").rstrip("\n"), len(data), len(data) > MOST_RAW)
 
 
 def odd_counts(view: RunView) -> pd.DataFrame:

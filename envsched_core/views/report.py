@@ -49,6 +49,7 @@ from .report_words import (
     savings_sentence,
     shared_sentence,
     starved_sentence,
+    without_folders,
 )
 from .run_view import RunView
 from .summary import Summary, measures, steps, summary
@@ -139,13 +140,16 @@ def report(view: RunView, *, step: int | None = None, task: str | None = None, o
     if second is not None:
         tables["second_run"] = second.figures
     return Report(
-        view.path.name,
+        view.name,
         _subtitle(view, told),
         _figures(found),
         _answers(view, found, example, second),
-        charts(tables, found.covered, found.saved, decided=told.picks > 0),
+        charts(tables, found.covered, found.saved, decided=told.picks > 0, predicts=found.guesses.predicts),
         example,
-        (*caveats(view, told, found.saved), *(second.caveats if second is not None else ())),
+        (
+            *caveats(view, told, found.saved, predicts=found.guesses.predicts),
+            *(second.caveats if second is not None else ()),
+        ),
         GLOSSARY,
         _facts(view, told),
         tables,
@@ -207,7 +211,11 @@ def _figures(found: _Found) -> tuple[Figure, ...]:
         Figure(
             "Most picks informed",
             f"from step {guesses.informed_from}" if tells else MISSING,
-            "by the task's own results or tasks like it" if tells else "not to the end, or nothing is predicted",
+            "by the task's own results or tasks like it"
+            if tells
+            else "not at the last step"
+            if guesses.predicts
+            else "it chose without predictions",
         ),
     )
 
@@ -220,7 +228,10 @@ def _answers(view: RunView, found: _Found, example: Example | None, second: Agai
         *([Answer("And against a second run?", second.sentence)] if second is not None else []),
         Answer("Which environments were starved?", starved_sentence(found.environments, decided=told.picks > 0)),
         Answer("When did the scheduler stop guessing?", guessing_sentence(found.guesses, last)),
-        Answer("Were its predictions right?", prediction_sentence(told, found.ranks, found.judged)),
+        Answer(
+            "Were its predictions right?",
+            prediction_sentence(told, found.ranks, found.judged, predicts=found.guesses.predicts),
+        ),
     ]
     if example is not None:
         key = f"{example.env}::{example.task}"
@@ -241,7 +252,7 @@ def _with_basis(sentence: str, saved: Savings) -> str:
 def _example(view: RunView, step: int | None, task: str | None) -> Example | None:
     decided = [int(at) for at in view.query("SELECT DISTINCT step FROM decisions ORDER BY step")["step"]]
     if step is not None and step not in decided:
-        raise UnknownTaskError(f"{view.path.name} has no decision at step {step}; `envsched explain` lists what it has")
+        raise UnknownTaskError(f"{view.name} has no decision at step {step}; `envsched explain` lists what it has")
     if task is not None:
         view.node(task)  # tells a task that the run does not have
     if not decided:
@@ -314,7 +325,7 @@ def _facts(view: RunView, told: Summary) -> tuple[tuple[str, str], ...]:
         ("scheduler", m.scheduler or "none"),
         ("seed", str(m.seed)),
         ("picks a step", str(m.batch_size) if m.batch_size else MISSING),
-        ("made from", str(m.source.get("run_id") or m.source.get("path") or MISSING)),
+        ("made from", without_folders(str(m.source.get("run_id") or m.source.get("path") or MISSING))),
         ("catalogue", f"{count(told.tasks)} tasks in {count(told.environments)} environments"),
         ("on record", f"{count(health.events)} events, {count(told.groups)} groups, last step {last}"),
         *_changed_knobs(m.config),

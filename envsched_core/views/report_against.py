@@ -18,6 +18,9 @@ from .summary import measures, steps
 
 __all__ = ["Against", "against"]
 
+HIGHER_IS_BETTER = ("heldout_success",)
+"""Measures of a trainer of which more is better; of any other (a loss, a length) the highest value says nothing."""
+
 
 class Against(msgspec.Struct, frozen=True):
     """What the second run says; names in it come from manifests."""
@@ -31,14 +34,14 @@ class Against(msgspec.Struct, frozen=True):
 def against(a: RunView, b: RunView) -> Against:
     """Run `a`, of which the report is, against run `b`."""
     found, fit = compare(a, b), comparability(a, b)
-    name = b.path.name
+    name = b.name
     said = []
     if fit.word != "comparable":
         told = "; ".join((*fit.against, *fit.care))
         said.append(f"This run (A) and {name} (B) are {fit.word}: {told}.")
     if not fit.against:  # else any figure would be read as the schedulers' doing
-        said += [_shared(found.headline, name), *(_reached(a, b, metric, name) for metric in _common(a, b))]
-    caveats = tuple(f"{name}: {text}." for text in dict.fromkeys((*found.notes, *fit.limits)))
+        said += [_shared(found.headline, name), *_measured(a, b, name)]
+    caveats = tuple(f"{name}: {text}." for text in fit.limits)
     return Against(" ".join(filter(None, said)), caveats, found.headline)
 
 
@@ -53,6 +56,8 @@ def _shared(headline: pd.DataFrame, name: str) -> str:
     )
     if math.isnan(row["low"]) or row["steps"] < 2:
         return f"{text}; their steps cannot be paired, so the difference has no interval."
+    if row["low"] == row["high"] == 0.0:
+        return f"{text}: on {count(row['steps'])} steps of both they do not differ in it."
     ends = " to ".join(f"{100 * end:+.1f}" for end in (row["low"], row["high"]))
     clear = "clear" if row["low"] > 0 or row["high"] < 0 else "not clear"
     return (
@@ -61,10 +66,15 @@ def _shared(headline: pd.DataFrame, name: str) -> str:
     )
 
 
-def _common(a: RunView, b: RunView) -> list[str]:
-    """Metrics that both trainers measured."""
+def _measured(a: RunView, b: RunView, name: str) -> list[str]:
+    """What both trainers measured, as far as it is known that more of it is better."""
     left, right = (set(measures(view)["metric"]) for view in (a, b))
-    return sorted(str(metric) for metric in left & right)[:2]
+    common = left & right
+    told = [_reached(a, b, metric, name) for metric in HIGHER_IS_BETTER if metric in common]
+    if others := len(common.difference(HIGHER_IS_BETTER)):
+        what = "one more measure" if others == 1 else f"{count(others)} more measures"
+        told.append(f"Both have {what}, of which it is not known whether higher is better: left out.")
+    return told
 
 
 def _reached(a: RunView, b: RunView, metric: str, name: str) -> str:
@@ -76,9 +86,11 @@ def _reached(a: RunView, b: RunView, metric: str, name: str) -> str:
     spent = [curve[curve["value"] >= level].iloc[0] for curve in curves]
     ours, theirs = (int(row["rollouts"]) for row in spent)
     last = [number(float(curve["value"].iloc[-1])) for curve in curves]
-    saved = f" ({abs(1 - ours / theirs):.0%} {'fewer' if ours < theirs else 'more'})" if theirs else ""
+    side = "fewer" if ours < theirs else "more"
+    what = f"{metric.replace('_', ' ')} {number(level)}"
+    saved = f" ({abs(1 - ours / theirs):.0%} {side})" if theirs and ours != theirs else ""
     return (
-        f"Both reached {metric} {number(level)}: this run first at step {int(spent[0]['step'])}, after {count(ours)} "
+        f"Both reached {what}: this run first at step {int(spent[0]['step'])}, after {count(ours)} "
         f"rollouts{saved}, {name} at step {int(spent[1]['step'])}, after {count(theirs)}; at the end they stood at "
         f"{last[0]} and {last[1]}."
     )

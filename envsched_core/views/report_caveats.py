@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
-from typing import Any
 
 import msgspec
 
 from envsched_core.importers import ImportReport
 
 from .report_facts import Savings
-from .report_words import count, kind_caveat, percent
+from .report_words import count, kind_caveat, percent, without_folders
 from .run_view import RunView
 from .summary import Summary
 
@@ -21,24 +19,25 @@ NOTES = 10
 """Notes of an import that are shown."""
 
 
-def caveats(view: RunView, told: Summary, saved: Savings) -> tuple[str, ...]:
-    """Plain sentences, the weightiest first; those of the run's writer come last and are untrusted text."""
+def caveats(view: RunView, told: Summary, saved: Savings, *, predicts: bool) -> tuple[str, ...]:
+    """Plain sentences, the weightiest first; those of the run's writer come last and are untrusted text.
+
+    `predicts`: whether picks were chosen by prediction.
+    """
+    found = _import_report(view, told)
+    warned = found.warnings() if found is not None else []
     return tuple(
         [
             *kind_caveat(told, view.manifest.simulated),
-            *_completeness(view, told),
+            *_completeness(told, found),
             *_reading(view, told),
-            *_intervals(told, saved),
-            *(f"Said by the run: {note}" for note in _notes(view)),
+            *_intervals(told, saved, predicts=predicts),
+            *(f"Said by the run: {without_folders(note)}" for note in view.manifest.notes if note not in warned),
         ]
     )
 
 
-def _notes(view: RunView) -> Iterator[str]:
-    yield from (str(note) for note in view.manifest.notes)
-
-
-def _completeness(view: RunView, told: Summary) -> Iterator[str]:
+def _completeness(told: Summary, found: ImportReport | None) -> Iterator[str]:
     """Biased or complete."""
     if told.kind in ("live", "shadow"):
         ended = told.picks - told.answered - told.open
@@ -48,13 +47,11 @@ def _completeness(view: RunView, told: Summary) -> Iterator[str]:
             "share of this report."
         )
         return
-    source = view if told.kind == "import" else view.source()
-    found = _import_report(source.manifest.report) if source is not None else None
     if found is None:
         yield "Complete? How the log was read is not on record, so whether it leaves anything out is not known."
         return
-    yield from (_sentence(f"Biased? {said}") for said in found.warnings())
-    yield from (_sentence(f"Said by the import: {_without_folders(note)}") for note in found.notes[:NOTES])
+    yield from (_sentence(f"The import warns: {without_folders(said)}") for said in found.warnings())
+    yield from (_sentence(f"Said by the import: {without_folders(note)}") for note in found.notes[:NOTES])
     if len(found.notes) > NOTES:
         yield f"The import said {count(len(found.notes) - NOTES)} more; `envsched import` prints them."
     if not found.kept_only and found.flat_groups is not None:
@@ -69,12 +66,10 @@ def _completeness(view: RunView, told: Summary) -> Iterator[str]:
         )
 
 
-def _without_folders(note: str) -> str:
-    """A report is handed on; where things lie on this machine is not."""
-    return re.sub(r"(?<!\S)/(?:[^\s/]+/)+", "", note)
-
-
-def _import_report(raw: dict[str, Any]) -> ImportReport | None:
+def _import_report(view: RunView, told: Summary) -> ImportReport | None:
+    """How the log was read that the run is or was made from; None where that is not known."""
+    source = None if told.kind in ("live", "shadow") else view if told.kind == "import" else view.source()
+    raw = source.manifest.report if source is not None else {}
     try:
         return msgspec.convert(raw, ImportReport) if raw else None
     except msgspec.ValidationError:  # written by another version: its words are not ours to guess
@@ -87,8 +82,7 @@ def _sentence(text: str) -> str:
 
 def _reading(view: RunView, told: Summary) -> Iterator[str]:
     """What of the run folder could not be read or was not counted."""
-    health = view.health()
-    unread = len(health.problems) + health.unknown
+    unread = view.health().unread
     if unread:
         yield f"Damaged? {count(unread)} lines or files of the run could not be read; any figure may be short of them."
     if told.duplicates:
@@ -99,7 +93,7 @@ def _reading(view: RunView, told: Summary) -> Iterator[str]:
         yield f"Not finished: {count(told.steps)} of {count(told.planned_steps)} planned steps are on record."
 
 
-def _intervals(told: Summary, saved: Savings) -> Iterator[str]:
+def _intervals(told: Summary, saved: Savings, *, predicts: bool) -> Iterator[str]:
     """How sure is sure."""
     if told.groups:
         yield (
@@ -113,5 +107,5 @@ def _intervals(told: Summary, saved: Savings) -> Iterator[str]:
             f"The comparison with uniform draws rests on {count(saved.reference)} of them. They profit from whatever "
             "the scheduled picks taught the policy, so they do not show where uniform picking alone would have led."
         )
-    if told.predicted_variance is not None and told.draws < told.picks:
+    if predicts and told.draws < told.picks:
         yield "Predictions are judged on picks only, and picks are chosen by prediction: no fair sample of all tasks."

@@ -18,10 +18,8 @@ from .report_facts import Savings
 from .run_view import STATES
 from .trends import Coverage
 
-__all__ = ["MOST", "Chart", "charts", "svg"]
+__all__ = ["Chart", "charts", "printable", "svg"]
 
-MOST = 6
-"""Charts of a report: more, and nobody reads them in two minutes."""
 MOST_ROWS = 20
 """Environments drawn; the table has all."""
 LONGEST = 30
@@ -53,20 +51,22 @@ def svg(chart: Chart) -> str:
     return dots_svg(chart.dots, title=chart.title, x_label=chart.x_label, marked="")
 
 
-def charts(tables: dict[str, pd.DataFrame], covered: Coverage, saved: Savings, *, decided: bool) -> tuple[Chart, ...]:
-    """The charts that these tables can fill, the weightiest first, at most `MOST`.
+def charts(
+    tables: dict[str, pd.DataFrame], covered: Coverage, saved: Savings, *, decided: bool, predicts: bool
+) -> tuple[Chart, ...]:
+    """The charts that these tables can fill, the weightiest first.
 
-    `decided`: whether the run holds decisions (else it is a log).
+    `decided`: whether the run holds decisions (else it is a log); `predicts`: whether they rest on predictions.
     """
     found = [
         _mixed(tables["mixed_by_step"], saved),
         _measures(tables["measures"]),
-        _states(tables["evidence_by_step"]),
+        _states(tables["evidence_by_step"], predicts=predicts),
         _environments(tables["environments"], decided=decided),
         _calibration(tables["calibration"]),
         _coverage(covered),
     ]
-    return tuple(chart for chart in found if chart is not None)[:MOST]
+    return tuple(chart for chart in found if chart is not None)
 
 
 def _curve(table: pd.DataFrame, x: str, y: str, low: str = "", high: str = "") -> tuple[Point, ...]:
@@ -106,16 +106,20 @@ def _measures(table: pd.DataFrame) -> Chart | None:
     return Chart("measures", f"Measured by the trainer: {_short(names)}", reading, "measures", "step", "value", drawn)
 
 
-def _states(table: pd.DataFrame) -> Chart | None:
+def _states(table: pd.DataFrame, *, predicts: bool) -> Chart | None:
     parts = {state: table[table["state"] == state] for state in STATES}
     curves = _lines({state: _curve(part, "step", "share") for state, part in parts.items() if len(part)})
     if not curves:
         return None
+    title = "What picks rested on"
     reading = (
         "What the picks of a step rested on. Guessing ends where own history and neighbours take over from prior only "
         "and environment only."
     )
-    return Chart("evidence", "What picks rested on", reading, "evidence_by_step", "step", "share of picks", curves)
+    if not predicts:
+        title = "What was known of the picks"
+        reading = "What was on record of the picks of a step. The choice was made without it."
+    return Chart("evidence", title, reading, "evidence_by_step", "step", "share of picks", curves)
 
 
 def _environments(table: pd.DataFrame, *, decided: bool) -> Chart | None:
@@ -157,9 +161,14 @@ def _dot(value: float) -> Interval:
     return Interval(float(value), math.nan, math.nan)
 
 
+def printable(text: str) -> str:
+    """White space as plain spaces; marks that could turn or hide the text around them as unknown characters."""
+    return "".join(c if c.isprintable() else " " if c.isspace() else "\ufffd" for c in text)
+
+
 def _short(name: str) -> str:
     """A name that fits beside a chart, its middle left out; what cannot be printed is marked."""
-    clean = "".join(c if c.isprintable() else "\ufffd" for c in name)
+    clean = printable(name)
     return clean if len(clean) <= LONGEST else f"{clean[: LONGEST // 2]}…{clean[1 - LONGEST // 2 :]}"
 
 

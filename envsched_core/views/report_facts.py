@@ -106,7 +106,7 @@ class Guessing(msgspec.Struct, frozen=True):
     informed_from: int | None
     """Step from which on most picks of every step were informed; None = those of the last step were not."""
     predicts: bool
-    """Whether the scheduler predicts anything at all."""
+    """Whether any pick was chosen by a score made of predictions; beside their picks all schedulers keep some."""
 
 
 def mixed_share(view: RunView) -> Interval:
@@ -272,7 +272,10 @@ def evidence_of_picks(view: RunView) -> pd.DataFrame:
 def guessing(view: RunView) -> Guessing:
     """When most picks of a step ceased to be guesses, and when they began to rest on the task or on tasks like it."""
     found = picks_by_state(view)
-    predicts = bool(view.row("SELECT count(loglik) > 0 AS yes FROM decisions")["yes"])
+    used = view.row(
+        "SELECT count(*) AS picks FROM terms JOIN candidates USING (candidate) WHERE kept_as = 'pick' "
+        "AND outcome <> 'uniform_draw' AND (name LIKE 'exploitation_%' OR name = 'uncertainty')"
+    )
     informed = found[list(INFORMED)].sum(axis=1)
     guessed = found["step"][2 * found["guesses"] > found["picks"]]
     after = found["step"][2 * informed <= found["picks"]].max()  # NaN where there is none
@@ -283,7 +286,7 @@ def guessing(view: RunView) -> Guessing:
         int(informed.sum()),
         int(guessed.iloc[-1]) if len(guessed) else None,
         int(settled.iloc[0]) if len(settled) else None,
-        predicts,
+        bool(used["picks"]),
     )
 
 

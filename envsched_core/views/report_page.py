@@ -7,9 +7,7 @@ The same report gives the same bytes.
 
 from __future__ import annotations
 
-import csv
 import io
-import re
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -19,18 +17,17 @@ import jinja2
 import pandas as pd
 from markupsafe import Markup
 
+from .csv_table import csv_bytes
 from .report import Report
-from .report_charts import svg
+from .report_charts import printable, svg
 from .report_print import pdf as print_pdf
 from .report_print import png
 
-__all__ = ["charts_zip", "csv_bytes", "page", "pdf", "pictures_zip", "tables_zip"]
+__all__ = ["charts_zip", "page", "pdf", "pictures_zip", "tables_zip"]
 
 FOLDER = Path(__file__).parent
 MOST_ROWS = 40
 """Rows of a table on the page; its CSV has all."""
-FORMULA = re.compile(r"(^|[;\t\r\n])( *)(?=[=+\-@\uff1d\uff0b\uff0d\uff20])")
-"""Where a spreadsheet could begin to read a formula: at the start of a text, or behind what it may split cells at."""
 EPOCH = (1980, 1, 1, 0, 0, 0)
 """The time of every file in a zip: no clock is read."""
 
@@ -66,10 +63,8 @@ def page(report: Report) -> str:
 
 
 def _printable(value: Any) -> Any:
-    """Marks that could turn or hide the text around them are shown as unknown characters."""
-    if isinstance(value, str) and not isinstance(value, Markup):
-        return "".join(c if c.isprintable() else "\ufffd" for c in value)
-    return value
+    """A text of the report as the page may hold it."""
+    return printable(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
 def _chart(report: Report, key: str) -> dict[str, Any]:
@@ -89,7 +84,9 @@ def _table(data: pd.DataFrame, file: str) -> _Table:
 def _cell(value: Any) -> str:
     if pd.isna(value):
         return "n/a"
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
+    if isinstance(value, float):
+        return f"{value:.4g}" if abs(value) < 9999.5 else f"{value:,.0f}"
+    return str(value)
 
 
 # ---------------------------------------------------------------------- tables and charts as files
@@ -122,23 +119,6 @@ def pictures_zip(report: Report) -> bytes:
         PrintError: there is no browser, or it did not print.
     """
     return _zipped({f"{chart.key}.png": png(svg(chart)) for chart in report.charts})
-
-
-def csv_bytes(data: pd.DataFrame) -> bytes:
-    """All rows as CSV, texts in quotes; an apostrophe goes before what a spreadsheet could take for a formula."""
-    safe = data.rename(columns=_harmless)
-    for name in safe.columns:
-        if not pd.api.types.is_numeric_dtype(safe[name]):
-            safe[name] = safe[name].map(_harmless)
-    text: str = safe.to_csv(index=False, quoting=csv.QUOTE_NONNUMERIC)
-    return text.encode("utf-8", "replace")
-
-
-def _harmless(value: Any) -> Any:
-    if not isinstance(value, str):
-        return value
-    guarded = FORMULA.sub(r"\1'\2", value)
-    return f"'{guarded}" if guarded.startswith(("\t", "\r")) else guarded
 
 
 def _text(report: Report) -> str:

@@ -6,6 +6,7 @@ Names of environments and tasks come from a log and stand in the sentences as th
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 
 import pandas as pd
@@ -31,9 +32,18 @@ __all__ = [
     "savings_sentence",
     "shared_sentence",
     "starved_sentence",
+    "without_folders",
 ]
 
 MISSING = "n/a"
+ROOT = (
+    r"(?:\bfile:/+(?:[A-Za-z]:[\\/]+)?|(?<![A-Za-z0-9])[A-Za-z]:[\\/]+|(?<![\w./\\~-])(?:~?/|\\\\)(?=[^\s/\\]+[\\/]))"
+)
+"""Where an absolute path begins: a file's address, a drive, a root or home with a folder, a shared folder."""
+PATH = re.compile(
+    rf"(?<=\"){ROOT}[^\"\n]*(?=\")|(?<=')(?:{ROOT})[^'\n]*(?=')|(?<=`){ROOT}[^`\n]*(?=`)|{ROOT}[^\s\"'`,;]*"
+)
+"""One absolute path; in quotes it may hold spaces."""
 NAMED = 5
 """Environments a sentence names; the table has all."""
 
@@ -68,6 +78,11 @@ GLOSSARY = (
 )  # fmt: skip
 
 
+def without_folders(text: str) -> str:
+    """A report is handed on; where things lie on this machine is not: of an absolute path the last part stays."""
+    return PATH.sub(lambda found: re.split(r"[\\/]+", found[0].rstrip("\\/"))[-1], text)
+
+
 def percent(value: float | None, digits: int = 0) -> str:
     """A share; n/a where it is not known."""
     return MISSING if value is None or math.isnan(value) else f"{value:.{digits}%}"
@@ -79,8 +94,10 @@ def count(value: float) -> str:
 
 
 def number(value: float | None) -> str:
-    """Three significant digits; n/a where it is not known."""
-    return MISSING if value is None or math.isnan(value) else f"{value:.3g}"
+    """Three significant digits, all of a larger number; n/a where it is not known."""
+    if value is None or math.isnan(value):
+        return MISSING
+    return f"{value:.3g}" if abs(value) < 999.5 else f"{value:,.0f}"
 
 
 def between(found: Interval, digits: int = 0) -> str:
@@ -135,15 +152,17 @@ def guessing_sentence(found: Guessing, last_step: int | None) -> str:
     if not found.picks:
         return "There is no decision in this run, so nothing was guessed."
     if not found.predicts:
-        return "This scheduler predicts nothing: it neither guesses nor stops."
+        return "It chose without predictions: it neither guessed nor stopped."
     if found.guesses_until is None:
         guessed = "It hardly guessed at all: at no step were most picks guesses"
     elif found.guesses_until == last_step:
-        guessed = "It never did: at the last step most picks still were guesses"
+        guessed = "At the last step most picks were guesses"
     else:
         guessed = f"After step {found.guesses_until}, the last one at which most picks were guesses"
-    if found.informed_from is None:
-        informed = "to the last step most did not rest on the task's own results or on tasks like it"
+    if found.guesses_until is not None and found.guesses_until == last_step:
+        informed = "so far it has not stopped"
+    elif found.informed_from is None:
+        informed = "at the last step most did not rest on the task's own results or on tasks like it"
     else:
         informed = (
             f"from step {found.informed_from} on, most picks of every step rested on the task's own results or on "
@@ -205,17 +224,18 @@ def coverage_sentence(told: Summary, found: Coverage) -> str:
     last = found.table.iloc[-1]
     return (
         f"{text}; uniform draws are expected to reach {count(last['uniform_tasks'])} and "
-        f"{number(float(last['uniform_environments']))}."
+        f"{count(last['uniform_environments'])}."
     )
 
 
-def prediction_sentence(told: Summary, ranks: Interval, picks: int) -> str:
-    """Whether tasks that were predicted to vary did."""
+def prediction_sentence(told: Summary, ranks: Interval, picks: int, *, predicts: bool) -> str:
+    """Whether tasks that were predicted to vary did; `predicts`: whether it chose by these predictions."""
     if told.predicted_shown is None or told.mean_variance is None:
         return "No prediction could be held against a result."
+    beside = "" if predicts else "It chose without them; these are the predictions kept beside its picks. "
     level = (
-        f"Picks were predicted to show a reward variance of {number(told.predicted_shown)} on average and showed "
-        f"{number(told.mean_variance)} (0.25 is the most)"
+        f"{beside}Picks were predicted to show a reward variance of {number(told.predicted_shown)} on average and "
+        f"showed {number(told.mean_variance)} (0.25 is the most)"
     )
     if math.isnan(ranks.mean):
         return f"{level}. Their order cannot be judged on {_several(picks, 'pick')}."

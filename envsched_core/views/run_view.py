@@ -58,6 +58,11 @@ class Health(msgspec.Struct, frozen=True):
     last_step: int | None
     """Newest step with a decision or a group."""
 
+    @property
+    def unread(self) -> int:
+        """Lines and files of which nothing could be taken in: damaged ones, and kinds not known here."""
+        return len(self.problems) + self.unknown
+
 
 class RunView:
     """One run as tables and read models; see the package head for the map."""
@@ -74,6 +79,11 @@ class RunView:
         self._lock = threading.Lock()
         self._source: RunView | None = None
         self._reset()
+
+    @property
+    def name(self) -> str:
+        """Of the run folder, also where the path only points at it, as "." does."""
+        return self.path.name if self.path.name not in ("", "..") else self.path.resolve().name
 
     @property
     def manifest(self) -> Manifest:
@@ -191,7 +201,7 @@ class RunView:
         cursor = self._connection.cursor().execute(sql, params)
         found = cursor.fetchone()
         if found is None:
-            raise UnknownTaskError(f"{self.path.name} has no such record")
+            raise UnknownTaskError(f"{self.name} has no such record")
         return dict(zip([column[0] for column in cursor.description or []], found, strict=True))
 
     def health(self) -> Health:

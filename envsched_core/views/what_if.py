@@ -66,7 +66,7 @@ def what_if_settings(view: RunView, step: int) -> tuple[Setting, ...]:
     """
     decisions = view.decisions(step)
     if not decisions:
-        raise UnknownTaskError(f"{view.path.name}: no task was asked for at step {step}")
+        raise UnknownTaskError(f"{view.name}: no task was asked for at step {step}")
     return settings_of(view.manifest, decisions[-1])
 
 
