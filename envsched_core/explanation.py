@@ -139,8 +139,8 @@ def _strongest(c: Candidate) -> str:
     if not names:
         return "no term"
     name = max(names, key=lambda term: c.terms[term])
-    did = "gave most" if c.terms[name] > 0 else "took least"
-    return f"{TERM_WORDS.get(name, name)} {did} ({c.terms[name]:+.3g})"
+    which = "largest term" if c.terms[name] > 0 else "term that took least"
+    return f"{which}: {TERM_WORDS.get(name, name)} ({c.terms[name]:+.3g})"
 
 
 def _selected(c: Candidate, d: Decision) -> str:
