@@ -62,7 +62,8 @@ class Site:
         raise RuntimeError("the dashboard did not start")
 
     def url(self, path: str) -> str:
-        return f"http://127.0.0.1:{self.port}/{path}"
+        """Where a page is; the first one has the empty path, since Streamlit knows the default page by no other."""
+        return f"http://127.0.0.1:{self.port}/{path.removeprefix(next(iter(PAGES)))}"
 
     def stop(self) -> None:
         self.process.terminate()
