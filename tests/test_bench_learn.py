@@ -23,9 +23,11 @@ from envsched_core.testbed import Curve
 STEPS = (0, 20, 40)
 
 
-def curve(*values: float, flat: float = 0.5) -> Curve:
+def curve(*values: float, flat: float = 0.5, calls: float = 99.0) -> Curve:
     macro = dict(zip(STEPS, values, strict=True))
-    return Curve(macro, {step: value / 2 for step, value in macro.items()}, (0.0, flat, flat, flat), 10, 64, 99.0, 4)
+    micro = {step: value / 2 for step, value in macro.items()}
+    spent = {step: calls * step / STEPS[-1] for step in STEPS}
+    return Curve(macro, micro, (0.0, flat, flat, flat), 10, 64, calls, 4, spent)
 
 
 def invented() -> dict[Run, Curve]:
@@ -64,13 +66,30 @@ def test_scores_of_known_curves():
 
 def test_what_was_not_measured_is_none():
     curves = {run: c for run, c in invented().items() if run.scheduler != "oracle"}
-    short = {run: c._replace(macro={0: 0.1, 5: 0.1}, micro={0: 0.1, 5: 0.1}) for run, c in curves.items()}
+    both = {0: 0.1, 5: 0.1}
+    short = {run: c._replace(macro=both, micro=both, spent={0: 0.0, 5: 99.0}) for run, c in curves.items()}
     found = score(short)["a"]
     assert (found.at_40, found.difference_at_40, found.headroom_captured) == (None, None, None)
     falling = {run: c._replace(macro={0: 0.3, 5: 0.1 if run.scheduler == "a" else 0.4}) for run, c in short.items()}
     assert score(falling)["a"].steps_to_uniform_best is None
     harmful = {r: (c if r.scheduler != "oracle" else curve(0, 0, 0)) for r, c in invented().items()}
     assert score(harmful)["a"].headroom_captured is None
+
+
+def test_equal_tool_calls_are_the_calls_that_both_made():
+    plain, dear = curve(0.0, 0.4, 0.6), curve(0.0, 0.4, 0.6, calls=198.0)
+    assert plain.area_of_calls(99.0) == pytest.approx(plain.area())
+    assert plain.area_of_calls(49.5) == pytest.approx(0.2)
+    assert plain.area_of_calls(0.0) == 0.0
+    curves = {}
+    for seed in (0, 1):
+        curves |= {Run(1, seed, "uniform"): plain, Run(1, seed, "envsched"): dear}
+    found = score(curves)
+    assert found["envsched"].difference_area == (0.0, 0.0, 0.0)
+    # for 99 calls the dear one has learned for 20 steps: mean .2 against (.2 + .5) / 2
+    assert found["envsched"].difference_at_equal_calls == pytest.approx((-0.15, -0.15, -0.15))
+    assert found["uniform"].envsched_minus_at_equal_calls == pytest.approx((-0.15, -0.15, -0.15))
+    assert found["envsched"].envsched_minus_at_equal_calls is None
 
 
 def test_intervals_widen_with_what_differs_between_worlds():

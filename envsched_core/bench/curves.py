@@ -88,6 +88,10 @@ class Score(msgspec.Struct, frozen=True):
     """The primary figure: paired difference of the area to uniform."""
     envsched_minus: Three | None
     """EnvSched's area minus this one's, paired; None without EnvSched, and for itself."""
+    difference_at_equal_calls: Three
+    """As `difference_area`, over as many tool calls as both runs of a pair made, in place of steps."""
+    envsched_minus_at_equal_calls: Three | None
+    """As `envsched_minus`, the same way."""
     dapo_envsched_minus: Three | None
     """The same of EnvSched in a loop that discards flat groups: beside `dapo`, what scheduling adds there."""
     at_end: float
@@ -119,6 +123,16 @@ class Runs:
     def gain(self, scheduler: str, number: Callable[[Curve], float], over: str = BASELINE) -> Floats:
         """Paired differences to uniform, or to another [W, S]."""
         return self.of(scheduler, number) - self.of(over, number)
+
+    def gain_at_equal_calls(self, scheduler: str, over: str = BASELINE) -> Floats:
+        """Paired differences of the mean success over as many tool calls as both runs of a pair made [W, S]."""
+
+        def gain(world: int, seed: int) -> float:
+            one, other = (self.curves[Run(world, seed, name)] for name in (scheduler, over))
+            calls = min(one.tool_calls, other.tool_calls)
+            return one.area_of_calls(calls) - other.area_of_calls(calls)
+
+        return np.array([[gain(w, s) for s in self.seeds] for w in self.worlds])
 
 
 def score(curves: Mapping[Run, Curve]) -> dict[str, Score]:
@@ -152,6 +166,10 @@ def _score(name: str, runs: Runs, uniform: Mapping[int, float]) -> Score:
         updates=float(runs.of(name, lambda c: c.updates).mean()),
         difference_area=_difference(runs.gain(name, Curve.area)),
         envsched_minus=_lead(OURS, name, runs),
+        difference_at_equal_calls=_difference(runs.gain_at_equal_calls(name)),
+        envsched_minus_at_equal_calls=(
+            _difference(runs.gain_at_equal_calls(OURS, over=name)) if _led(OURS, name, runs) else None
+        ),
         dapo_envsched_minus=_lead(OURS_FILLED, name, runs),
         at_end=curve[last],
         difference_at_end=_difference(runs.gain(name, _macro(last))),
@@ -183,8 +201,12 @@ def _difference(gains: Floats) -> Three:
 
 def _lead(ours: str, name: str, runs: Runs) -> Three | None:
     """One scheduler's area minus another's; None where the first did not run, and for itself."""
-    there = ours in runs.names and name != ours
-    return _difference(runs.gain(ours, Curve.area, over=name)) if there else None
+    return _difference(runs.gain(ours, Curve.area, over=name)) if _led(ours, name, runs) else None
+
+
+def _led(ours: str, name: str, runs: Runs) -> bool:
+    """Whether the first ran, beside another."""
+    return ours in runs.names and name != ours
 
 
 def _ratio(tops: Floats, below: Floats) -> Three | None:
@@ -234,7 +256,8 @@ def curve_rows(world: str, curves: Mapping[Run, Curve]) -> Iterator[list[str]]:
 def score_rows(world: str, scores: Mapping[str, Score]) -> Iterator[list[str]]:
     """A row a scheduler, with a head; three numbers of an interval are three columns."""
     leads = ("envsched_minus", "dapo_envsched_minus")
-    spread = ("difference_area", *leads, "difference_at_40", "difference_at_end", "early_informative_ratio")
+    equal = ("difference_at_equal_calls", "envsched_minus_at_equal_calls")
+    spread = ("difference_area", *leads, *equal, "difference_at_40", "difference_at_end", "early_informative_ratio")
     apart = (*spread, "curve", "curve_micro", "curve_interval", "headroom_interval")
     plain = [name for name in Score.__struct_fields__ if name not in apart]
     yield ["world", "scheduler", *plain, *(f"{name}{end}" for name in spread for end in ("", "_low", "_high"))]

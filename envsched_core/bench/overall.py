@@ -37,6 +37,10 @@ class Overall(msgspec.Struct, frozen=True):
     """Paired difference of the area to uniform."""
     envsched_minus: Three | None
     """EnvSched's area minus this one's; None without EnvSched, and for itself."""
+    difference_at_equal_calls: Three
+    """As `difference_area`, over as many tool calls as both runs of a pair made, in place of steps."""
+    envsched_minus_at_equal_calls: Three | None
+    """As `envsched_minus`, the same way."""
     early_informative_ratio: Three | None
     """Mixed share of the first three steps over uniform's."""
     tool_calls_ratio: Three | None
@@ -59,6 +63,10 @@ def _overall(name: str, found: Sequence[Runs]) -> Overall:
         headroom_captured=_mean([pair for pair in rooms if pair[1].mean() > 0]),
         difference_area=_mean_of(gains),
         envsched_minus=_mean_of([runs.gain(OURS, area, over=name) for runs in found]) if ahead else None,
+        difference_at_equal_calls=_mean_of([runs.gain_at_equal_calls(name) for runs in found]),
+        envsched_minus_at_equal_calls=(
+            _mean_of([runs.gain_at_equal_calls(OURS, over=name) for runs in found]) if ahead else None
+        ),
         early_informative_ratio=_ratio(name, found, early_share),
         tool_calls_ratio=_ratio(name, found, lambda c: c.tool_calls),
     )

@@ -43,7 +43,8 @@ def _print_world(report: LearnReport) -> None:
     say()
     head = ["", "head-room at 40", "to uniform's best", "to 95 %", "flat", "mixed early", "x uniform's"]
     rows = [_spent(name, found) for name, found in report.schedulers.items()]
-    table([[*head, "tasks", "updates", "rollouts", "calls"], *rows])
+    equal = ["at equal calls vs uniform", "envsched minus it"]
+    table([[*head, "tasks", "updates", "rollouts", "calls", *equal], *rows])
     say()
 
 
@@ -70,6 +71,8 @@ def _spent(name: str, found: Score) -> list[str]:
         f"{found.early_informative_share:.0%}",
         _times(found.early_informative_ratio),
         *(number(round(n)) for n in (found.tasks_seen, found.updates, found.rollouts, found.tool_calls)),
+        _span(found.difference_at_equal_calls),
+        _span(found.envsched_minus_at_equal_calls),
     ]
 
 
@@ -77,9 +80,10 @@ def _print_overall(rows: Mapping[str, Overall], worlds: int) -> None:
     say(f"mean over these {worlds} worlds")
     say()
     head = ["", "head-room", "area vs uniform", "envsched minus it", "mixed early x uniform's", "calls x uniform's"]
+    equal = ["at equal calls vs uniform", "envsched minus it"]
     table(
         [
-            head,
+            [*head, *equal],
             *(
                 [
                     name,
@@ -88,6 +92,8 @@ def _print_overall(rows: Mapping[str, Overall], worlds: int) -> None:
                     _span(one.envsched_minus),
                     _times(one.early_informative_ratio),
                     _times(one.tool_calls_ratio),
+                    _span(one.difference_at_equal_calls),
+                    _span(one.envsched_minus_at_equal_calls),
                 ]
                 for name, one in rows.items()
             ),

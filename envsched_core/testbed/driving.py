@@ -42,11 +42,25 @@ class Curve(NamedTuple):
     """Of all of them."""
     updates: int
     """Training steps of the policy."""
+    spent: dict[int, float]
+    """Tool calls of all rollouts before each measurement, by the keys of `macro`."""
 
     def area(self) -> float:
         """Mean of the macro curve over steps, by the trapezium rule."""
-        steps, values = np.array(list(self.macro)), np.array(list(self.macro.values()))
-        return float(np.trapezoid(values, steps) / (steps[-1] - steps[0])) if len(steps) > 1 else float(values[0])
+        return _mean_height(list(self.macro), list(self.macro.values()))
+
+    def area_of_calls(self, calls: float) -> float:
+        """Mean of the macro curve over its first `calls` tool calls, which it must have made."""
+        spent, values = list(self.spent.values()), list(self.macro.values())
+        inside = [k for k, made in enumerate(spent) if made < calls]
+        at = float(np.interp(calls, spent, values))
+        return _mean_height([*(spent[k] for k in inside), calls], [*(values[k] for k in inside), at])
+
+
+def _mean_height(at: Sequence[float], values: Sequence[float]) -> float:
+    """Mean of a curve of straight lines; the value itself where it has no width."""
+    width = at[-1] - at[0]
+    return float(np.trapezoid(values, at) / width) if width > 0 else float(values[-1])
 
 
 def train(
@@ -82,6 +96,7 @@ class _Run:
         self.learner, self.scheduler, self.batch_size, self.progress = learner, scheduler, batch_size, progress
         self.macro: dict[int, float] = {}
         self.micro: dict[int, float] = {}
+        self.spent: dict[int, float] = {}
         self.flat: list[float] = []
         self.seen: set[str] = set()
         self.groups, self.rollouts, self.updates, self.tool_calls = 0, 0, 0, 0.0
@@ -141,9 +156,10 @@ class _Run:
             macro, micro = self.learner.evaluate()
             self.macro |= dict.fromkeys(reached, macro)
             self.micro |= dict.fromkeys(reached, micro)
+            self.spent |= dict.fromkeys(reached, self.tool_calls)
         return [point for point in points if point not in reached]
 
     def curve(self) -> Curve:
         """What the run came to."""
-        facts = (len(self.seen), self.rollouts, self.tool_calls, self.updates)
+        facts = (len(self.seen), self.rollouts, self.tool_calls, self.updates, self.spent)
         return Curve(self.macro, self.micro, tuple(self.flat), *facts)
