@@ -8,6 +8,8 @@ from pathlib import Path
 
 import streamlit as st
 
+from envsched_core.errors import EnvSchedError
+
 from . import frame
 from .app_pages import (
     batch,
@@ -32,8 +34,18 @@ ICON = Path(__file__).with_name("favicon.png")
 STYLE = """<style>
 .stMainBlockContainer { padding-top: 3.2rem; padding-bottom: 3rem; }
 .st-key-verdict .stText, .st-key-verdict .stText > div { font-size: 1.12rem; }
+@media (max-width: 1150px) {
+  .stMainBlockContainer { padding-left: 1.5rem; padding-right: 1.5rem; }
+  .stMain .stHorizontalBlock { flex-wrap: wrap; }
+  .stMain .stColumn { min-width: min(10rem, 100%); }
+  .stMain .stColumn:has(.stMetric, .stNumberInput, .stSelectbox) { min-width: min(13rem, 100%); }
+  .stMain .stColumn:has(.stPlotlyChart, .stDataFrame, .stText) { min-width: min(22rem, 100%); }
+}
 </style>"""
 """Ours alone: no text of a log is ever part of it."""
+
+HISTORY = f"<script>{Path(__file__).with_name('history.js').read_text(encoding='utf-8')}</script>"
+"""Ours alone, as is the style."""
 
 Show = Callable[[Frame], None]
 
@@ -65,6 +77,7 @@ def main() -> None:
     """Draw the page that the URL asks for."""
     st.set_page_config(page_title="EnvSched", page_icon=str(ICON), layout="wide")
     st.html(STYLE)
+    st.html(HISTORY, unsafe_allow_javascript=True)
     holder: list[Frame] = []
     pages = {
         name: st.Page(partial(_show, show, holder), title=title, icon=icon, url_path=name, default=name == "overview")
@@ -76,8 +89,9 @@ def main() -> None:
     target, values = st.session_state.pop("go_to", ("", {}))
     if target:
         st.session_state["wanted"] = values
-        # With no parameters at all it would refuse, since the frame's are bound; the frame writes them anew.
-        st.switch_page(pages[target], query_params={})
+        if chosen.url_path != pages[target].url_path:  # on the same page the frame keeps what the URL says of the run
+            # With no parameters at all it would refuse, since the frame's are bound; the frame writes them anew.
+            st.switch_page(pages[target], query_params={})
     holder.append(frame.draw())
     chosen.run()
 
@@ -88,6 +102,9 @@ def _show(show: Show, holder: list[Frame]) -> None:
     frame.notices()
     if current.run is None:
         states.nothing_to_show(current)
-    else:
-        states.warnings(current.run)
+        return
+    states.warnings(current.run)
+    try:
         show(current)
+    except EnvSchedError as error:
+        states.broken_page(error)

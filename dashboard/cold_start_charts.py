@@ -5,6 +5,7 @@ An evidence state has one colour everywhere, and its place in the stack (least k
 
 from __future__ import annotations
 
+from textwrap import wrap
 from typing import Any
 
 import pandas as pd
@@ -131,9 +132,13 @@ def sources(table: pd.DataFrame, chosen: int | None) -> go.Figure:
 
 
 def errors(table: pd.DataFrame) -> go.Figure:
-    """Error of the predicted mean by evidence state, beside what a perfect prediction would still show."""
+    """Error of the predicted mean by what it rested on, beside what a perfect prediction would still show.
+
+    The first column says what it rested on: an evidence state, or a source in words.
+    """
     figure = charts.empty_figure(260, barmode="group")
-    names = [f"{state}<br>{groups:,} groups" for state, groups in zip(table["state"], table["groups"], strict=True)]
+    kinds = ["<br>".join(wrap(label(str(kind)), 18)) for kind in table.iloc[:, 0]]
+    names = [f"{kind}<br>{groups:,} groups" for kind, groups in zip(kinds, table["groups"], strict=True)]
     for column, name, colour, pattern in (
         ("mean_error", "error of the predicted mean", BLUE, ""),
         ("noise", "of a perfect prediction (noise of the group)", GREY, "/"),
@@ -151,7 +156,7 @@ def errors(table: pd.DataFrame) -> go.Figure:
 def player(found: FirstSteps) -> go.Figure:
     """Every task as a cell coloured by its evidence state, the picks on it, one frame a step; starts at the first."""
     rows = list(range(len(found.envs)))
-    figure = charts.empty_figure(210 + 15 * len(rows), plot_bgcolor=GAP)
+    figure = charts.empty_figure(300 + 15 * len(rows), plot_bgcolor=GAP)
     figure.add_traces([_cells(found), _picked(found, found.steps[0])])
     figure.frames = [
         # A frame says only what changes: the rest stays as the first traces have it.
@@ -161,10 +166,7 @@ def player(found: FirstSteps) -> go.Figure:
     names = [label(env, 32) for env in found.envs]
     figure.update_yaxes(tickvals=rows, ticktext=names, range=[len(rows) - 0.5, -0.5], showgrid=False, zeroline=False)
     widest = max(map(len, found.tasks), default=1)
-    figure.update_xaxes(
-        range=[-0.5, widest - 0.5], showgrid=False, zeroline=False, showticklabels=False,
-        title="tasks of the environment, earliest picked first",
-    )  # fmt: skip
+    figure.update_xaxes(range=[-0.5, widest - 0.5], showgrid=False, zeroline=False, showticklabels=False, ticks="")
     figure.update_layout(updatemenus=[_buttons()], sliders=[_slider(found.steps)], showlegend=False)
     return figure
 
@@ -175,8 +177,8 @@ def _cells(found: FirstSteps) -> go.Heatmap:
     return go.Heatmap(
         z=_codes(found, 0), text=[[label(task, 40) for task in row] for row in found.tasks],
         zmin=-0.5, zmax=3.5, colorscale=scale, xgap=1, ygap=1, hovertemplate="%{text}<extra></extra>",
-        colorbar={"tickvals": [0, 1, 2, 3], "ticktext": list(STATE_WORDS.values())[:4], "thickness": 14,
-                  "lenmode": "pixels", "len": 170, "y": 1.0, "yanchor": "top"},
+        colorbar={"tickvals": [0, 1, 2, 3], "ticktext": list(STATE_WORDS.values())[:4],
+                  "orientation": "h", "thickness": 12, "len": 1.0, "y": 1.0, "yanchor": "bottom", "ypad": 4},
     )  # fmt: skip
 
 
@@ -207,10 +209,10 @@ def _buttons() -> dict[str, Any]:
     play = {"frame": {"duration": FRAME_MS, "redraw": True}, "fromcurrent": True, "transition": {"duration": 0}}
     stop = {"frame": {"duration": 0, "redraw": True}, "mode": "immediate"}
     buttons = [
-        {"label": "▶ Play", "method": "animate", "args": [None, play]},
-        {"label": "⏸ Pause", "method": "animate", "args": [[None], stop]},
+        {"label": "Play", "method": "animate", "args": [None, play]},
+        {"label": "Pause", "method": "animate", "args": [[None], stop]},
     ]
-    place = {"x": 0, "y": 0, "xanchor": "left", "yanchor": "top", "pad": {"t": 62, "r": 10}}
+    place = {"x": 0, "y": 0, "xanchor": "left", "yanchor": "top", "pad": {"t": 128}}  # below the slider
     look = {"bgcolor": GAP, "bordercolor": GREY, "font": {"color": GREY}}
     return {"type": "buttons", "direction": "left", "buttons": buttons, "showactive": False, **place, **look}
 
@@ -219,6 +221,6 @@ def _slider(steps: tuple[int, ...]) -> dict[str, Any]:
     at_once = {"frame": {"duration": 0, "redraw": True}, "mode": "immediate", "transition": {"duration": 0}}
     return {
         "steps": [{"label": str(s), "method": "animate", "args": [[str(s)], at_once]} for s in steps],
-        "x": 0.22, "len": 0.78, "y": 0, "yanchor": "top", "pad": {"t": 40},
+        "x": 0, "len": 1, "y": 0, "yanchor": "top", "pad": {"t": 40},
         "currentvalue": {"prefix": "step ", "font": {"color": GREY}}, "font": {"color": GREY},
     }  # fmt: skip

@@ -7,6 +7,7 @@ a page that reruns without news costs nothing. Pages import read models and thei
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar, cast
@@ -16,15 +17,20 @@ import streamlit as st
 
 from envsched_core import views
 from envsched_core.views import (
+    Balance,
+    BatchChange,
     Comparability,
     Comparison,
     Coverage,
+    EdgeFacts,
+    EnvironmentMap,
     Explained,
     Filters,
     FirstSteps,
     GraphMap,
     Grid,
     Health,
+    Kinds,
     LogCheck,
     LogFacts,
     Moments,
@@ -35,7 +41,9 @@ from envsched_core.views import (
     Setting,
     Smallest,
     Summary,
+    TaskGrid,
     Verified,
+    Visits,
     csv_bytes,
     report_page,
     report_print,
@@ -45,15 +53,20 @@ __all__ = [
     "OUTCOME_CODES",
     "RUNS_VARIABLE",
     "STATES",
+    "Balance",
+    "BatchChange",
     "Comparability",
     "Comparison",
     "Coverage",
+    "EdgeFacts",
+    "EnvironmentMap",
     "Explained",
     "Filters",
     "FirstSteps",
     "GraphMap",
     "Grid",
     "Health",
+    "Kinds",
     "LogCheck",
     "LogFacts",
     "Progress",
@@ -64,9 +77,15 @@ __all__ = [
     "Setting",
     "Smallest",
     "Summary",
+    "TaskGrid",
     "Verified",
+    "Visits",
     "afterwards",
+    "alerts",
+    "alike_matrix",
     "batch",
+    "batch_change",
+    "calibration_curve",
     "check_log",
     "comparability",
     "comparator",
@@ -74,40 +93,56 @@ __all__ = [
     "composition",
     "coverage",
     "csv_bytes",
+    "edge_facts",
     "ego_graph",
     "environment_graph",
+    "environment_map",
     "environments",
+    "errors_by_source",
     "errors_by_state",
+    "evidence_flow",
     "evidence_reached",
     "evidence_states",
     "explained",
+    "filtered_steps",
+    "find_tasks",
     "first_evidence",
     "first_steps",
     "folder",
+    "format_versions",
     "group_rollouts",
     "guesses",
     "health",
     "import_drops",
     "ingest_lags",
+    "interval_coverage",
     "invariants",
+    "kinds_reached",
     "list_runs",
     "log_facts",
     "log_files",
+    "log_gaps",
     "measures",
+    "neighbours",
     "odd_counts",
     "open_run",
     "outcome_counts",
     "picks_by_state",
     "poll",
     "quota_hits",
+    "quota_steps",
+    "quota_use",
+    "rank_correlations",
     "raw_line",
     "recorded",
     "recorded_rollouts",
     "rederived",
     "redundancy",
+    "relaxations",
     "report",
     "report_page",
     "report_print",
+    "reward_trend",
     "rivals",
     "rollouts_seen",
     "smallest_change",
@@ -117,6 +152,8 @@ __all__ = [
     "stuck_tasks",
     "summary",
     "task",
+    "task_graph",
+    "task_grid",
     "task_keys",
     "tasks",
     "term_totals",
@@ -126,6 +163,8 @@ __all__ = [
     "unreadable_lines",
     "variance_grid",
     "verify_run",
+    "visit_balance",
+    "visit_grid",
     "what_if",
     "what_if_settings",
 ]
@@ -134,6 +173,9 @@ RUNS_VARIABLE = "ENVSCHED_RUNS"
 """Environment variable that names the folder of runs."""
 OUTCOME_CODES = views.OUTCOME_CODES
 STATES = views.STATES
+
+WAIT_SECONDS = 0.2
+"""Between two looks at how far another session has read."""
 
 Progress = Callable[[int, int], None]
 """Called with (done, total)."""
@@ -192,14 +234,19 @@ def list_runs() -> pd.DataFrame:
     return views.runs(folder())
 
 
-def open_run(path: str) -> Run:
-    """Open a run (or find it open) and take in what is new.
+def open_run(path: str, told: Progress | None = None) -> Run:
+    """Open a run (or find it open) and take in what is new; `told` hears of bytes while that takes long.
 
     Raises:
         EnvSchedError: it cannot be read; the message says what to do.
     """
     view = _view(path)
-    view.poll()
+    view.poll(told)
+    while part := view.reading:  # another session reads it: what is there by now is not the run
+        if told is not None:
+            told(*part)
+        time.sleep(WAIT_SECONDS)
+        view.poll(told)
     return Run(path, view.version)
 
 
@@ -225,6 +272,7 @@ def _recorded_rollouts(view: RunView, number: int) -> list[Any]:
 
 
 step_list = _cached(_step_list)
+filtered_steps = _cached(views.filtered_steps)
 recorded_rollouts = _cached(_recorded_rollouts)
 summary = _cached(views.summary)
 steps = _cached(views.steps)
@@ -247,10 +295,31 @@ task_keys = _cached(views.task_keys)
 tasks = _cached(views.tasks)
 environment_graph = _cached(views.environment_graph)
 ego_graph = _cached(views.ego_graph)
+task_graph = _cached(views.task_graph)
+environment_map = _cached(views.environment_map)
+neighbours = _cached(views.neighbours)
+edge_facts = _cached(views.edge_facts)
+find_tasks = _cached(views.find_tasks)
+evidence_flow = views.evidence_flow
 variance_grid = _cached(views.variance_grid)
 coverage = _cached(views.coverage)
 environments = _cached(views.environments)
 quota_hits = _cached(views.quota_hits)
+task_grid = _cached(views.task_grid)
+calibration_curve = _cached(views.calibration_curve)
+rank_correlations = _cached(views.rank_correlations)
+interval_coverage = _cached(views.interval_coverage)
+visit_grid = _cached(views.visit_grid)
+visit_balance = _cached(views.visit_balance)
+kinds_reached = _cached(views.kinds_reached)
+quota_use = _cached(views.quota_use)
+quota_steps = _cached(views.quota_steps)
+relaxations = _cached(views.relaxations)
+alerts = _cached(views.alerts)
+reward_trend = _cached(views.reward_trend)
+batch_change = _cached(views.batch_change)
+alike_matrix = _cached(views.alike_matrix)
+errors_by_source = _cached(views.errors_by_source)
 errors_by_state = _cached(views.errors_by_state)
 evidence_reached = _cached(views.evidence_reached)
 evidence_states = _cached(views.evidence_states)
@@ -268,6 +337,8 @@ invariants = _cached(views.invariants)
 odd_counts = _cached(views.odd_counts)
 log_facts = _fresh(views.log_facts)
 log_files = _fresh(views.log_files)
+log_gaps = _cached(views.log_gaps)
+format_versions = _cached(views.format_versions)
 ingest_lags = _fresh(views.ingest_lags)
 unreadable_lines = _fresh(views.unreadable_lines)
 raw_line = _fresh(views.raw_line)

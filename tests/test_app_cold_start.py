@@ -91,6 +91,12 @@ def test_uniform_draws_alone_can_be_looked_at(runs, monkeypatch):
     assert "unbiased sample" in said or "has been answered yet" in said
 
 
+def test_errors_can_be_looked_at_by_source(runs, monkeypatch):
+    test = visit(runs, monkeypatch, run="demo", errors_by=page.BY_SOURCE)
+    shown = next(d.value for d in test.dataframe if "brier" in d.value.columns)
+    assert "all tasks together" in set(shown["source"])
+
+
 def picks(guesses: list[int], drawn: list[int]) -> pd.DataFrame:
     blind = [g + d for g, d in zip(guesses, drawn, strict=True)]
     return pd.DataFrame({"step": range(len(guesses)), "picks": 10, "prior_only": blind, "guesses": guesses})

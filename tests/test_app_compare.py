@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from page_runs import app, sound
+from page_runs import app, shown_page, sound
 from small_run import write_log, write_run
 
 from envsched_core import views
-from envsched_core.replay.what_if import Walk
+from envsched_core.replay.walk import Walk
 from envsched_core.store import RunWriter
 from envsched_core.views.run_view import RunView
 
@@ -185,6 +185,16 @@ def test_the_smallest_change_is_found_on_demand(runs, monkeypatch):
     assert "Smallest change found" not in shown(test)
     test.button(key="smallest_button").click().run()
     assert "Confirmed by deciding the step again" in shown(sound(test))
+
+
+def test_a_decision_leads_to_what_would_have_picked_it(runs, monkeypatch):
+    candidates = Walk(runs / "demo").to(2).recorded[-1].candidates
+    key = next(c.key for c in candidates if c.outcome == "below_cutoff")
+    test = shown_page(app(runs, monkeypatch, run="demo", step="2", task=key).run(), "decision")
+    assert test.button(key="to_what_if").label == "What would have picked it?"
+    test = sound(test.button(key="to_what_if").click().run())
+    assert test.title[0].value == "Compare & what-if"
+    assert "Confirmed by deciding the step again" in shown(test)
 
 
 def test_a_log_has_nothing_to_decide_again(runs, monkeypatch):

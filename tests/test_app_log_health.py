@@ -78,6 +78,18 @@ def test_a_damaged_run_shows_what_is_wrong_and_the_line_itself(runs, monkeypatch
     assert not [m.value for m in test.markdown if "<b>" in m.value]
 
 
+def test_a_gap_is_told_without_a_check(runs, monkeypatch, tmp_path):
+    shutil.copytree(runs / "demo", tmp_path / "demo")
+    segment = tmp_path / "demo" / "events" / "seg-000000.jsonl"
+    lines = segment.read_bytes().splitlines(keepends=True)
+    segment.write_bytes(b"".join([*lines[:4], *lines[6:]]))
+    test = visit(tmp_path, monkeypatch, run="demo")
+    assert "event numbers do not go on by one at 1 place" in test.subheader[0].value
+    assert next(metric for metric in test.metric if metric.label == "Gaps").value == "1"
+    gaps = next(d.value for d in test.dataframe if "missing" in d.value.columns)
+    assert gaps[["after", "event", "missing"]].to_numpy().tolist() == [[3, 6, 2]]
+
+
 def test_kinds_of_a_newer_version_count_as_not_read_everywhere(runs, monkeypatch, tmp_path):
     run = Path(shutil.copytree(runs / "demo", tmp_path / "newer"))
     lines = (run / SEGMENT).read_bytes().splitlines(keepends=True)
@@ -88,7 +100,7 @@ def test_kinds_of_a_newer_version_count_as_not_read_everywhere(runs, monkeypatch
     assert "1 line or file could not be read" in test.subheader[0].value
     metrics = {metric.label: metric.value for metric in test.metric}
     assert metrics["Could not be read"] == "1"
-    assert "unreadable lines or files: 1" in said(test)
+    assert "1 line or file of the run could not be read" in " ".join(warning.value for warning in test.warning)
     view = RunView(run)
     view.poll()
     assert "1 lines or files of the run could not be read" in " ".join(views.report(view).caveats)

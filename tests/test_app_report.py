@@ -57,7 +57,7 @@ def test_a_chosen_task_is_the_example(runs, monkeypatch):
 
 def test_a_second_run_can_be_held_against_it(runs, monkeypatch):
     test = opened(runs, monkeypatch, run="demo")
-    test.selectbox(key="report_second").select("log").run()
+    test.selectbox(key="with").select("log").run()
     assert not test.exception
     assert "are not comparable: " in preview(test)
 

@@ -1,144 +1,26 @@
 from __future__ import annotations
 
-import os
-import shutil
-import socket
 import subprocess
 import sys
 import time
-import urllib.request
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+from browser_checks import CHROMIUM, Site, Watch, expect, sound
 from page_runs import PAGES
-from small_run import simulated, write_log, write_run
-
-playwright = pytest.importorskip("playwright.sync_api")
-entry = pytest.importorskip("envsched_dashboard")
-expect = playwright.expect
+from small_run import simulated, write_run
 
 pytestmark = [pytest.mark.browser, pytest.mark.filterwarnings("ignore::ResourceWarning")]
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-FLAGS = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-]
-KNOWN = ("_stcore/health", "_stcore/host-config")
-"""Streamlit probes these under the page's own path on a deep link; they answer 404."""
 
-
-class Site:
-    """A running dashboard and where to find it."""
-
-    def __init__(self, runs: Path) -> None:
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port = probe.getsockname()[1]
-        self.runs = runs
-        script = Path(str(entry.__file__)).with_name("entry.py")
-        options = ["--server.port", str(self.port), "--server.headless", "true"]
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "streamlit", "run", str(script), *options],
-            env={**os.environ, "ENVSCHED_RUNS": str(runs)},
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
-
-    def wait(self) -> Site:
-        for _ in range(150):
-            try:
-                with urllib.request.urlopen(f"{self.url('_stcore/health')}", timeout=1):
-                    return self
-            except OSError:
-                time.sleep(0.2)
-        raise RuntimeError("the dashboard did not start")
-
-    def url(self, path: str) -> str:
-        """Where a page is; the first one has the empty path, since Streamlit knows the default page by no other."""
-        return f"http://127.0.0.1:{self.port}/{path.removeprefix(next(iter(PAGES)))}"
-
-    def stop(self) -> None:
-        self.process.terminate()
-        self.process.wait(timeout=20)
-
-
-@pytest.fixture(scope="module")
-def site(tmp_path_factory) -> Iterator[Site]:
-    if CHROMIUM is None:
-        pytest.skip("no Chromium here")
-    runs = tmp_path_factory.mktemp("browser")
-    write_log(runs / "log")
-    write_run(runs / "demo", last_open=True)
-    running = Site(runs)
-    yield running.wait()
-    running.stop()
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[playwright.Browser]:
-    if CHROMIUM is None:
-        pytest.skip("no Chromium here")
-    with playwright.sync_playwright() as driver:
-        chromium = driver.chromium.launch(executable_path=CHROMIUM, headless=True, args=FLAGS)
-        yield chromium
-        chromium.close()
-
-
-class Watch:
-    """A page, the hosts it asked and what its console said."""
-
-    def __init__(self, browser: playwright.Browser, theme: str = "light") -> None:
-        self.page = browser.new_page(viewport={"width": 1400, "height": 1000}, color_scheme=theme)
-        self.hosts: set[str] = set()
-        self.errors: list[str] = []
-        self.page.on("request", lambda request: self.hosts.add(request.url.split("/")[2].split(":")[0]))
-        self.page.on("console", self._heard)
-        self.page.on("pageerror", lambda error: self.errors.append(str(error)))
-
-    def _heard(self, message: playwright.ConsoleMessage) -> None:
-        url = str(message.location.get("url", ""))
-        if message.type == "error" and not ("404" in message.text and url.endswith(KNOWN)):
-            self.errors.append(f"{message.text} {url}")
-
-    def open(self, url: str, title: str) -> playwright.Page:
-        self.page.goto(url)
-        expect(self.page.locator("h1")).to_contain_text(title, timeout=30_000)
-        self.settle()
-        return self.page
-
-    def settle(self) -> None:
-        expect(self.page.get_by_test_id("stStatusWidget")).to_have_count(0, timeout=30_000)
-        expect(self.page.get_by_test_id("stSkeleton")).to_have_count(0, timeout=30_000)
-
-
-@pytest.fixture
-def watch(browser) -> Iterator[Watch]:
-    watched = Watch(browser)
-    yield watched
-    watched.page.close()
-
-
-def sound(watched: Watch) -> None:
-    assert watched.page.get_by_test_id("stException").count() == 0
-    assert watched.errors == []
-    assert watched.hosts == {"127.0.0.1"}
-
-
-@pytest.mark.parametrize("theme", ["light", "dark"])
-@pytest.mark.parametrize("path", PAGES)
-def test_a_page_asks_no_other_host(site, browser, path, theme):
-    watched = Watch(browser, theme)
-    watched.open(site.url(f"{path}?run=demo&step=2"), PAGES[path])
-    sound(watched)
-    watched.page.close()
+def test_every_page_opens_by_its_link_and_asks_no_other_host(site, watch):
+    for i, path in enumerate(PAGES):
+        watch.page.emulate_media(color_scheme=("light", "dark")[i % 2])
+        watch.open(site.url(f"{path}?run=demo&step=2&env=env1"), PAGES[path])
+        assert all(part in watch.page.url for part in ("run=demo", "step=2", "env=env1"))
+        sound(watch)
 
 
 def test_a_step_opens_its_batch_and_back_returns(site, watch):
@@ -168,32 +50,39 @@ def test_a_row_opens_its_decision(site, watch):
     sound(watch)
 
 
-def test_a_cell_opens_its_environment_at_its_step(site, watch):
+def test_a_cell_opens_its_environment_at_its_step_and_back_undoes_it(site, watch):
     page = watch.open(site.url("variance?run=demo"), "Variance")
+    before = page.url
     plot = page.locator(".js-plotly-plot .nsewdrag").first
+    page.wait_for_timeout(500)
     box = plot.bounding_box()
     assert box is not None
-    page.wait_for_timeout(500)
     page.mouse.click(box["x"] + box["width"] / 8, box["y"] + box["height"] / 8)
-    expect(page.locator("h1")).to_contain_text("Graph", timeout=15_000)
-    assert "step=0" in page.url
+    page.wait_for_url("**/variance?*step=0*", timeout=15_000)
+    watch.settle()
+    assert "env=env" in page.url
+    page.go_back()
+    page.wait_for_url(before, timeout=15_000)
     sound(watch)
 
 
-NODE_AT = """id => {
-    const host = [...document.querySelectorAll("*")].find(e => e.shadowRoot && e.shadowRoot.querySelector(".graph"));
-    const place = host.shadowRoot.querySelector(".graph"), box = place.getBoundingClientRect();
-    const at = place.envschedNodeAt(id);
-    return [box.x + at.x, box.y + at.y];
-}"""
+def test_back_needs_one_press_while_a_run_is_followed(site, watch):
+    page = watch.open(site.url("?run=demo"), "Overview")
+    for _ in range(3):
+        page.locator(".st-key-steps .bars .point path").nth(1).click(force=True)
+        expect(page.locator("h1")).to_contain_text("Batch of step 1", timeout=15_000)
+        page.wait_for_url("**/batch?run=demo&step=1", timeout=15_000)
+        page.go_back()
+        expect(page.locator("h1")).to_contain_text("Overview", timeout=15_000)
+        assert page.url == site.url("?run=demo")
+    sound(watch)
 
 
-def test_a_node_opens_its_decision(site, watch):
-    page = watch.open(site.url("graph?run=demo&step=2&env=env1"), "Graph")
-    page.wait_for_timeout(1000)
-    page.mouse.click(*page.evaluate(NODE_AT, 15))
-    expect(page.locator("h1")).to_contain_text("Decision", timeout=15_000)
-    expect(page.get_by_text("env1::task-3 at step 2").first).to_be_visible(timeout=15_000)
+def test_a_bad_link_is_told_and_the_address_names_what_is_shown(site, watch):
+    page = watch.open(site.url("batch?run=nowhere&step=x&env=none"), "Batch of step 3")
+    for text in ("run 'nowhere', which is not in this folder", "Step 'x' is not in this run", "environment 'none'"):
+        expect(page.get_by_text(text)).to_be_visible()
+    page.wait_for_url("**/batch?run=demo", timeout=15_000)
     sound(watch)
 
 
@@ -271,8 +160,9 @@ def real(shared_inputs, tmp_path_factory) -> Iterator[Site]:
 
 @pytest.mark.parametrize("run", ["tau-replay", "gym-replay", "tau"])
 def test_every_page_on_real_logs(real, watch, run):
-    for path, title in PAGES.items():
-        watch.open(real.url(f"{path}?run={run}"), title)
+    watch.open(real.url(f"?run={run}"), "Overview")
+    for path in PAGES:
+        watch.go(path)
         sound(watch)
 
 

@@ -226,9 +226,9 @@ def test_reading_goes_on_from_an_offset_over_segments(tmp_path: Path) -> None:
         reader = RunReader(tmp_path / "run")
         for step in range(9):
             writer.observed([group("t0", step=step)], step)
-            seen += [(e.seq, segment, line) for e, segment, line in reader.events(reader.offset)]
+            seen += [(e.seq, segment, line) for e, segment, line, _ in reader.events(reader.offset)]
             assert list(reader.events(reader.offset)) == []
-    fresh = [(e.seq, segment, line) for e, segment, line in RunReader(tmp_path / "run").events()]
+    fresh = [(e.seq, segment, line) for e, segment, line, _ in RunReader(tmp_path / "run").events()]
     assert seen == fresh
     assert len({segment for _, segment, _ in seen}) > 2
     with pytest.raises(DamagedError, match="shrunk"):

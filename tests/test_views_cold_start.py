@@ -106,6 +106,15 @@ def test_guesses_are_the_prior_only_picks(view):
     first = table[table["step"] == 0]
     assert first["position"].tolist() == list(range(8))
     assert (first["ended"] == "observed").all()
+    assert (first["from_features"] == 0).all()  # nothing was observed that they could have been learned from
+    told = {
+        (d.step, c.task): c.shares.get("features", 0.0)
+        for d in decisions(view.path)[1:]
+        for c in d.candidates
+        if c.kept_as == "pick" and c.state == "prior only"
+    }
+    later = table[table["step"] > 0]
+    assert dict(zip(zip(later["step"], later["task"], strict=True), later["from_features"], strict=True)) == told
 
 
 def test_reached_names_the_first_step_of_each_share(view):
@@ -220,6 +229,21 @@ def test_errors_equal_a_direct_computation(view):
     assert row["noise"] == pytest.approx(np.sqrt((picks["observed"].astype(float) / 3).mean()))
     assert row["predicted_variance"] == pytest.approx(0.75 * picks["predicted"].mean())
     assert row["brier"] == pytest.approx(((picks["usable"] - picks["mixed"].astype(float)) ** 2).mean())
+
+
+def test_errors_by_source_take_the_source_that_told_most(view, run):
+    table = views.errors_by_source(view).set_index("source")
+    picks = {
+        c.pick_id: "global" if d.step == 0 else max(c.shares, key=c.shares.get)
+        for d in decisions(run)
+        for c in d.candidates
+        if c.kept_as == "pick"
+    }
+    answered = view.query(
+        "SELECT c.pick_id FROM outcomes JOIN candidates c USING (candidate) WHERE ended = 'observed' AND scored > 0"
+    )["pick_id"]
+    assert table["groups"].to_dict() == Counter(picks[pick_id] for pick_id in answered)
+    assert table["groups"].sum() == views.errors_by_state(view)["groups"].sum()
 
 
 def test_errors_of_uniform_draws_alone(view):

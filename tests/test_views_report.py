@@ -17,7 +17,7 @@ from envsched_core.importers import ImportReport
 from envsched_core.replay import config_for, load_pool, replay_audit, replay_pool
 from envsched_core.scheduler import EnvSched
 from envsched_core.store import RunReader, RunWriter, new_manifest
-from envsched_core.views import RunView, report_facts
+from envsched_core.views import RunView, report_charts, report_facts
 from envsched_core.views.report_facts import savings
 
 IMPORTED = ImportReport(
@@ -155,7 +155,11 @@ def test_when_guessing_ended_equals_a_direct_computation(view):
     assert found.guesses_until == max(
         (step for step, part in guess.groupby(table["step"]) if part.mean() > 0.5), default=None
     )
+    assert found.last_guess == max(table["step"][guess], default=None)
     assert found.informed_from == (ahead[0] if ahead else None)
+    assert (found.informed_steps, found.steps) == (most.sum(), len(most))
+    last = table[table["step"] == table["step"].max()]
+    assert found.last_state == last["state"].mode()[0]
 
 
 def test_a_scheduler_that_uses_no_prediction_is_not_said_to_predict(tmp_path, report):
@@ -174,7 +178,7 @@ def test_a_scheduler_that_uses_no_prediction_is_not_said_to_predict(tmp_path, re
     assert view.row("SELECT count(loglik) n FROM decisions")["n"]  # predictions are kept beside the picks
     found = views.report(view)
     figures = {figure.label: (figure.value, figure.note) for figure in found.figures}
-    assert figures["Most picks informed"] == ("n/a", "it chose without predictions")
+    assert figures["Stopped guessing"] == ("n/a", "it chose without predictions")
     assert said(found, "stop guessing").startswith("It chose without predictions")
     assert "the predictions kept beside its picks" in said(found, "predictions right")
     assert next(c.title for c in found.charts if c.key == "evidence") == "What was known of the picks"
@@ -262,6 +266,13 @@ def test_every_chart_that_can_be_filled_is_there_and_has_its_table(replay_report
     for one in (report, replay_report):
         assert [chart.key for chart in one.charts] == drawn
         assert {chart.table for chart in one.charts} <= set(one.tables)
+
+
+def test_two_curves_that_are_one_line_are_not_drawn(view):
+    covered = views.coverage(view)
+    one_line = covered.table.assign(uniform_tasks=covered.table["tasks"].astype(float))
+    assert report_charts._coverage(covered) is not None
+    assert report_charts._coverage(msgspec.structs.replace(covered, table=one_line)) is None
 
 
 def test_the_trend_counts_every_observed_pick_once(view):

@@ -135,7 +135,7 @@ def test_the_page_asks_for_nothing(which, request):
 
 @pytest.mark.security
 def test_the_charts_are_sound_files_of_their_own(hostile):
-    with zipfile.ZipFile(io.BytesIO(report_page.charts_zip(hostile))) as archive:
+    with zipfile.ZipFile(io.BytesIO(report_page.zipped(report_page.charts(hostile)))) as archive:
         assert {"environments.svg", "measures.svg"} <= set(archive.namelist())
         for name in archive.namelist():
             drawn = ElementTree.fromstring(archive.read(name))
@@ -161,14 +161,14 @@ def test_the_page_holds_every_sentence_figure_and_chart(report):
 
 def test_the_same_run_gives_the_same_bytes(report):
     assert report_page.page(report) == report_page.page(report)
-    assert report_page.tables_zip(report) == report_page.tables_zip(report)
-    assert report_page.charts_zip(report) == report_page.charts_zip(report)
+    assert report_page.zipped(report_page.tables(report)) == report_page.zipped(report_page.tables(report))
+    assert report_page.zipped(report_page.charts(report)) == report_page.zipped(report_page.charts(report))
 
 
 def test_long_tables_are_cut_and_it_is_told(report):
     long = msgspec.structs.replace(report, tables=report.tables | {"environments": _long(100)})
     assert "60 more rows stand in the tables' file environments.csv" in report_page.page(long)
-    assert len(_read(report_page.tables_zip(long), "environments.csv")) == 101
+    assert len(_read(report_page.zipped(report_page.tables(long)), "environments.csv")) == 101
 
 
 def _long(rows: int) -> pd.DataFrame:
@@ -181,10 +181,10 @@ def _read(data: bytes, name: str) -> list[list[str]]:
 
 
 def test_every_table_is_in_the_zip(report):
-    with zipfile.ZipFile(io.BytesIO(report_page.tables_zip(report))) as archive:
+    with zipfile.ZipFile(io.BytesIO(report_page.zipped(report_page.tables(report)))) as archive:
         assert set(archive.namelist()) == {"report.txt", *(f"{name}.csv" for name in report.tables)}
         assert report.answers[0].sentence in archive.read("report.txt").decode("utf-8")
-    steps = _read(report_page.tables_zip(report), "steps.csv")
+    steps = _read(report_page.zipped(report_page.tables(report)), "steps.csv")
     assert [row[0] for row in steps] == ["step", "0", "1", "2", "3"]
 
 
@@ -211,8 +211,9 @@ def browser(tmp_path, monkeypatch):
 def test_a_browser_prints_page_and_charts(report, browser):
     browser('for a in "$@"; do case "$a" in --print-to-pdf=*|--screenshot=*) printf printed > "${a#*=}";; esac; done')
     assert report_page.pdf(report) == b"printed"
-    with zipfile.ZipFile(io.BytesIO(report_page.pictures_zip(report))) as archive:
-        assert archive.namelist() == [f"{chart.key}.png" for chart in report.charts]
+    assert report_page.pictures(report) == {f"{chart.key}.png": b"printed" for chart in report.charts}
+    with pytest.raises(report_print.PrintError, match="how high the page is"):
+        report_page.picture(report)
 
 
 @pytest.mark.parametrize("script", ["exit 3", "exit 0"])
@@ -224,12 +225,12 @@ def test_a_browser_that_does_not_print_is_told(report, browser, script):
 
 def test_the_command_writes_what_it_is_asked_for(envsched, tmp_path, monkeypatch):
     run = write_log(tmp_path / "log")
-    page, tables, charts = (tmp_path / name for name in ("page.html", "tables.zip", "charts.zip"))
+    page, tables, charts = (tmp_path / name for name in ("page.html", "tables.zip", "charts"))
     status, out, _ = envsched("report", run, "--out", page, "--tables", tables, "--charts", charts)
     assert (status, out.count("written to")) == (0, 3)
     assert page.read_text(encoding="utf-8").startswith("<!doctype html>")
     assert zipfile.is_zipfile(tables)
-    assert zipfile.is_zipfile(charts)
+    assert {file.suffix for file in charts.iterdir()} == {".svg"}
     status, out, _ = envsched("report", run, "--json")
     assert (status, msgspec.json.decode(out)["name"]) == (0, "log")
     status, out, _ = envsched("report", run)

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import math
 
+import msgspec
 import pandas as pd
 import pytest
 
@@ -24,17 +25,37 @@ def test_the_answer_on_savings_follows_its_interval(mean, low, high, start):
         assert "-100 to +200 rollouts saved" in text
 
 
+GUESSING = Guessing(
+    picks=100, guesses=10, informed=60, guesses_until=2, last_guess=4, informed_from=5, informed_steps=7, steps=10,
+    last_state="own history", predicts=True,
+)  # fmt: skip
+
+
 def test_every_end_of_guessing_has_its_words():
     def text(**changed):
-        start = {"picks": 100, "guesses": 10, "informed": 60, "guesses_until": 2, "informed_from": 5, "predicts": True}
-        return report_words.guessing_sentence(Guessing(**(start | changed)), 9)
+        return report_words.guessing_sentence(msgspec.structs.replace(GUESSING, **changed), 9)
 
-    assert text().startswith("After step 2, the last one at which most picks were guesses; from step 5 on")
+    first = "After step 2, the last one at which most picks were guesses"
+    assert text().startswith(f"{first} (the very last guess was at step 4); from step 5 on")
+    assert text(last_guess=2).startswith(f"{first}; from step 5 on")
     assert text(guesses_until=None).startswith("It hardly guessed at all")
     last = text(guesses_until=9, informed_from=None)
     assert last.startswith("At the last step most picks were guesses; so far it has not stopped. Over the whole run")
-    assert "; at the last step most did not rest on" in text(informed_from=None)
+    late = text(informed_from=None, last_state="environment only")
+    assert "; at 7 of 10 steps most picks rested on" in late
+    assert "not at the last one, where most rested on results of their environment" in late
     assert text(predicts=False) == "It chose without predictions: it neither guessed nor stopped."
+
+
+@pytest.mark.parametrize(
+    ("changed", "value"),
+    [
+        ({}, "after step 2"), ({"guesses_until": None}, "from the start"), ({"guesses_until": 9}, "not yet"),
+        ({"predicts": False}, "n/a"), ({"picks": 0}, "n/a"),
+    ],
+)  # fmt: skip
+def test_the_headline_of_guessing_says_what_the_sentence_says(changed, value):
+    assert report_words.guessing_figure(msgspec.structs.replace(GUESSING, **changed), 9)[0] == value
 
 
 def test_starved_environments_are_named_with_what_they_missed():
@@ -53,7 +74,9 @@ def test_starved_environments_are_named_with_what_they_missed():
     assert "1 of their 1 observed group was mixed" in report_words.starved_sentence(
         table.assign(log_mixed_share=math.nan), decided=True
     )
-    assert report_words.starved_sentence(table.assign(starved=False), decided=True).startswith("None: each of 3")
+    none = report_words.starved_sentence(table.assign(starved=False), decided=True)
+    assert none.startswith("None: each of 3")
+    assert none.endswith("Fewest, against that: a (1 of 10) picks.")
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from envsched_core import views
 from envsched_core.config import Config
 from envsched_core.errors import ConfigError, UnknownTaskError
 from envsched_core.replay import replay_pool
-from envsched_core.replay.what_if import Walk
+from envsched_core.replay.walk import Walk
 from envsched_core.views.run_view import RunView
 
 CHANGES = {"weight_task": 0.0, "max_shares": {"env1": 0.0}}

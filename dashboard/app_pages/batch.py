@@ -4,22 +4,25 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import streamlit as st
+from numpy.typing import NDArray
 
+from .. import batch_charts as figures
 from .. import charts, loading, parts, words
 from ..frame import Frame
-from ..loading import Run
+from ..loading import BatchChange, Run
 from . import states
 
-__all__ = ["show"]
+__all__ = ["change_sentence", "show"]
 
 MOST_ENVS = 40
 """Environments in the composition chart; the table twin has all."""
 
 
 def show(frame: Frame) -> None:
-    """Composition against quotas, what the picks were scored for, the pick order, alike pairs."""
+    """Composition against quotas, what the picks were scored for, what changed, the pick order, alike picks."""
     run, step = frame.run, frame.step
     st.title("Batch" if step is None else f"Batch of step {step}")
     if run is None or step is None:
@@ -36,7 +39,9 @@ def show(frame: Frame) -> None:
         _composition(composition, frame)
     with right:
         _worth(run, step, drawn=int(row["draws"]) == int(row["picks"]))
+    _change(run, step, frame)
     _order(table, frame)
+    _play(run, step)
     _alike(run, step)
     return None
 
@@ -75,6 +80,47 @@ def _worth(run: Run, step: int, *, drawn: bool) -> None:
     counts = loading.outcome_counts(run, step)
     counts = counts.assign(outcome=[words.outcome(code) for code in counts["outcome"]])
     parts.table(counts, key="outcome_counts", columns={"tasks": st.column_config.NumberColumn(format="localized")})
+
+
+def _change(run: Run, step: int, frame: Frame) -> None:
+    found = loading.batch_change(run, step)
+    if found.before is None:
+        return
+    st.subheader(f"What changed since step {found.before}", anchor=False)
+    st.caption(change_sentence(found))
+    table = found.environments
+    if frame.filters.environments:
+        table = table[table["env"].isin(frame.filters.environments)]
+    moved = table[table["change"] != 0].head(MOST_ENVS)
+    if moved.empty:
+        st.caption("Every environment got as many picks as before.")
+        return
+    with st.expander("Environments that gained or lost picks", icon=":material/swap_horiz:"):
+        parts.chart(
+            figures.changes(moved), table, key="batch_change",
+            alt=f"Change of picks of {len(moved)} environments against step {found.before}",
+        )  # fmt: skip
+
+
+def change_sentence(found: BatchChange) -> str:
+    """How many tasks stayed, came and left."""
+    return (
+        f"{words.count(found.kept)} tasks were picked at both steps, {words.count(found.entered)} entered and "
+        f"{words.count(found.left)} left; {words.count(found.first_time)} were picked for the first time in the run."
+    )
+
+
+def _play(run: Run, step: int) -> None:
+    """The batch as it was filled; all picks, whatever the filters."""
+    table = loading.batch(run, step)
+    picks = table[table["kept_as"] == "pick"].sort_values("position", kind="stable")
+    if len(picks) < 2 or picks["env"].nunique() > MOST_ENVS:
+        return
+    with st.expander("Play the pick order", icon=":material/play_circle:"):
+        st.caption("Press Play: the batch fills pick by pick. Quotas and similarity to earlier picks change the order.")
+        shown = picks[["position", "env", "task", "outcome", "score"]].assign(position=picks["position"] + 1)
+        alt = f"Player over {len(picks)} picks: picks of each environment so far"
+        parts.chart(figures.played(picks), shown, key="pick_player", alt=alt)
 
 
 def _order(table: pd.DataFrame, frame: Frame) -> None:
@@ -132,6 +178,14 @@ def _alike(run: Run, step: int) -> None:
     st.caption(
         "The strongest ties of the graph between two picks of this batch; the similarity penalty keeps them few."
     )
+    weights, keys = loading.alike_matrix(run, step)
+    parts.chart(
+        figures.alike(weights, keys), _pairs(weights, keys), key="alike_matrix",
+        alt=f"Edge weights between {len(keys)} picks in pick order",
+        on_click=lambda cell: parts.go_to("decision", task=keys[int(cell) // len(keys)]),
+    )  # fmt: skip
+    if len(keys) < int(pairs[["a_position", "b_position"]].max().max()):
+        st.caption(f"The first {words.count(len(keys))} picks are drawn.")
     parts.table(
         pairs,
         key="alike",
@@ -143,3 +197,11 @@ def _alike(run: Run, step: int) -> None:
             "weight": st.column_config.ProgressColumn("edge weight", format="%.2f", min_value=0.0, max_value=1.0),
         },
     )
+
+
+def _pairs(weights: NDArray[np.float32], keys: list[str]) -> pd.DataFrame:
+    """The drawn half of the matrix as rows, strongest first."""
+    r, c = (at.tolist() for at in np.nonzero(np.triu(weights)))
+    rows = [(i + 1, keys[i], j + 1, keys[j], float(weights[i, j])) for i, j in zip(r, c, strict=True)]
+    table = pd.DataFrame(rows, columns=["pick", "task", "other pick", "other task", "edge weight"])
+    return table.sort_values("edge weight", ascending=False, kind="stable")

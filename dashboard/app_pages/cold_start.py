@@ -23,6 +23,9 @@ LEVELS = {
 }
 
 
+BY_STATE, BY_SOURCE = "by evidence state", "by the source that told most"
+
+
 def show(frame: Frame) -> None:
     """Evidence over the steps, guesses, the player, first results, errors, trust, and tasks that gave nothing."""
     run = frame.run
@@ -34,6 +37,7 @@ def show(frame: Frame) -> None:
         states.no_decisions(frame)
     else:
         st.subheader(guessing_sentence(picks), anchor=False)
+        _told_by_features(run)
         _states(run, frame, picks)
         _player(run)
         _guesses(run, frame)
@@ -59,6 +63,17 @@ def guessing_sentence(picks: pd.DataFrame) -> str:
     if last == newest:
         return f"{text}; the newest step still chose {words.count(guessed['guesses'].iloc[-1])} tasks so."
     return f"{text}; the last choice on the prior alone was at step {last} of {newest}."
+
+
+def _told_by_features(run: Run) -> None:
+    """Guesses that were none: nothing of the environment was known, but what the task looks like said something."""
+    found = loading.guesses(run)
+    most = int((found["from_features"] > 0.5).sum())
+    if most:
+        st.caption(
+            f"For {words.count(most)} of them most of the prediction came from features all the same: what the task's "
+            "text and tools say, as learned on other environments."
+        )
 
 
 def _states(run: Run, frame: Frame, picks: pd.DataFrame) -> None:
@@ -113,8 +128,9 @@ def _player(run: Run) -> None:
         st.caption("The catalogue is empty.")
         return
     st.caption(
-        f"Press Play: steps {found.steps[0]} to {found.steps[-1]}, one cell a task, coloured by what was known of it "
-        "when the batch was chosen; dots are its picks, diamonds uniform draws. A blank cell is not on record."
+        f"Press Play: steps {found.steps[0]} to {found.steps[-1]}, one row an environment, one cell a task (earliest "
+        "picked first), coloured by what was known of it when the batch was chosen; dots are its picks, diamonds "
+        "uniform draws. A blank cell is not on record."
     )
     shown = sum(map(len, found.tasks))
     if shown < found.tasks_total:
@@ -142,6 +158,7 @@ def _guesses(run: Run, frame: Frame) -> None:
         columns={
             "position": st.column_config.NumberColumn("order in its step"), "env": "environment",
             "drawn": "uniform draw",
+            "from_features": st.column_config.NumberColumn("told by features", format="percent"),
             "predicted_mean": st.column_config.NumberColumn("predicted mean", format="%.3f"),
             "predicted": st.column_config.NumberColumn("predicted variance", format="%.3f"),
             "observed": st.column_config.NumberColumn("observed variance", format="%.3f"), "mixed": "mixed rewards",
@@ -185,8 +202,15 @@ def _first_evidence(run: Run, frame: Frame) -> None:
 
 def _errors(run: Run) -> None:
     st.subheader("How wrong predictions were, by what they rested on", anchor=False)
-    draws = st.toggle("Uniform draws only", key="draws_only", bind="query-params")
-    table = loading.errors_by_state(run, draws_only=draws)
+    row = st.container(horizontal=True, vertical_alignment="center")
+    by = row.segmented_control(
+        "By", [BY_STATE, BY_SOURCE], default=BY_STATE, key="errors_by", bind="query-params", required=True,
+        label_visibility="collapsed",
+    )  # fmt: skip
+    draws = row.toggle("Uniform draws only", key="draws_only", bind="query-params")
+    table = (loading.errors_by_source if by == BY_SOURCE else loading.errors_by_state)(run, draws_only=draws)
+    if by == BY_SOURCE:
+        table = table.assign(source=[words.source(source) for source in table["source"]])
     if table.empty:
         st.caption("No pick of this kind has been answered yet.")
         return
@@ -195,7 +219,7 @@ def _errors(run: Run) -> None:
         if draws
         else "Picks were chosen for what was predicted of them, which biases this; uniform draws alone do not."
     )
-    alt = f"Error of the predicted mean reward for {len(table)} evidence states, beside the noise of a group"
+    alt = f"Error of the predicted mean reward {by}, {len(table)} bars beside the noise of a group"
     parts.chart(figures.errors(table), table, key="errors_by_state", alt=alt)
     st.caption(
         "Rewards mapped to [0, 1]. The table adds predicted and observed variance, and how good the predicted chance "

@@ -14,7 +14,7 @@ from .. import compare_charts as figures
 from .. import compare_words, loading, parts, words
 from ..frame import Frame
 from ..loading import Comparability, Comparison, Run
-from . import what_if
+from . import second_run, what_if
 
 __all__ = ["show"]
 
@@ -28,6 +28,8 @@ def show(frame: Frame) -> None:
     st.title("Compare & what-if")
     if frame.run is None:
         return
+    if st.session_state.get("compare") == WHAT_IF and "compare" not in st.query_params:
+        st.query_params["compare"] = WHAT_IF  # chosen by another page: the widget itself tells only what is clicked
     chosen = st.segmented_control(
         "Show", [TWO_RUNS, WHAT_IF], default=TWO_RUNS, key="compare", bind="query-params", required=True,
         label_visibility="collapsed",
@@ -39,45 +41,27 @@ def show(frame: Frame) -> None:
 
 
 def _two_runs(frame: Frame, run: Run) -> None:
-    name = _second(frame)
-    if name is None:
+    second = second_run.choose(frame, "Second run (B)", "choose a run")
+    if second is None:
+        if st.session_state.get("with") is None:
+            alone = len(frame.runs) < 2
+            text = "This folder holds no other run to compare with." if alone else "Choose a second run above."
+            st.info(text, icon=":material/compare_arrows:")
         return
     try:
-        other = loading.open_run(frame.runs[frame.runs["name"] == name].iloc[0]["path"])
-        found, fit = loading.compare(run, other), loading.comparability(run, other)
+        with st.spinner("Comparing the runs …"):
+            found, fit = loading.compare(run, second.run), loading.comparability(run, second.run)
     except EnvSchedError as error:
-        st.error("The second run cannot be read.", icon=":material/error:")
+        st.error("The two runs cannot be compared.", icon=":material/error:")
         parts.plain_text(str(error))
         return
-    parts.plain_text(f"A: {frame.name}\nB: {name}")
+    parts.plain_text(f"A: {frame.name}\nB: {second.name}")
     _fit(fit)
     _headline(found)
-    _success(run, other, frame)
+    _success(run, second.run, frame)
     _over_time(found, frame)
     _environments(found, frame)
-    _only(found, name)
-
-
-def _second(frame: Frame) -> str | None:
-    """The second run, by the URL's `with`."""
-    names = [name for name in frame.runs["name"] if name != frame.name]
-    raw = st.query_params.get("with")
-    if raw is not None and raw not in names and "with" not in st.session_state:
-        same = raw == frame.name
-        st.warning(
-            "The link compares the run with itself." if same else "The link's second run is not in this folder.",
-            icon=":material/link_off:",
-        )
-    if st.session_state.get("with") not in (None, *names):
-        st.session_state["with"] = None
-    chosen = st.selectbox(
-        "Second run (B)", names, index=None, key="with", bind="query-params", placeholder="choose a run",
-        disabled=not names,
-    )  # fmt: skip
-    if chosen is None:
-        text = "Choose a second run above." if names else "This folder holds no other run to compare with."
-        st.info(text, icon=":material/compare_arrows:")
-    return None if chosen is None else str(chosen)
+    _only(found, second.name)
 
 
 def _fit(fit: Comparability) -> None:

@@ -13,6 +13,7 @@ from .. import charts, loading, parts, words
 from ..frame import Frame
 from ..loading import Explained, Run
 from . import rollouts, states
+from .compare import WHAT_IF
 
 __all__ = ["show"]
 
@@ -59,9 +60,22 @@ def _why(run: Run, step: int, key: str) -> None:
         parts.plain_text(str(error))
         return
     _verdict(found, run, key)
+    _what_if(run, step, key, picked=found.picked)
     if found.candidate is not None:
         _terms_and_evidence(found, found.candidate)
     _rivals(run, step, key, found)
+
+
+def _what_if(run: Run, step: int, key: str, *, picked: bool) -> None:
+    """To the page that decides this step again."""
+    title = "What if the settings had been others?" if picked else "What would have picked it?"
+
+    def go() -> None:
+        # Whoever asks what would have picked it gets the answer there, without asking once more.
+        asked = {} if picked else {"smallest": [run.path, step, key]}
+        parts.go_to("compare", compare=WHAT_IF, step=step, task=key, **asked)
+
+    st.button(title, icon=":material/tune:", key="to_what_if", on_click=go)
 
 
 def _verdict(found: Explained, run: Run, key: str) -> None:
@@ -119,6 +133,7 @@ def _terms_and_evidence(found: Explained, c: Candidate) -> None:
             charts.waterfall(c.terms, c.score, found.cutoff), terms, key="terms",
             alt=f"Waterfall of the terms that sum to the score {words.number(c.score)}",
         )  # fmt: skip
+        _limits(found, c)
     with right:
         st.markdown("**Where the prediction came from**")
         shares = pd.DataFrame(
@@ -126,7 +141,6 @@ def _terms_and_evidence(found: Explained, c: Candidate) -> None:
         )
         parts.chart(charts.evidence_split(c.shares), shares, key="shares", alt="Share of each source of evidence")
         _features(c)
-        _limits(found, c)
     _evidence(c)
 
 
@@ -155,7 +169,9 @@ def _limits(found: Explained, c: Candidate) -> None:
             f"Quota of its environment: {q.used} of {q.limit} used, {q.blocked} turned away, shadow price "
             f"{words.number(q.price)}."
         )
-    if found.runner_up is not None:
+    if found.runner_up == c.key:
+        lines.append("No task that was not picked had a higher score.")
+    elif found.runner_up is not None:
         lines.append(f"Best task not picked: {found.runner_up} with score {words.number(found.runner_up_score)}.")
     if found.trust is not None:
         lines.append(trust_sentence(found.trust))

@@ -43,12 +43,16 @@ def show(frame: Frame) -> None:
     st.subheader(health_sentence(facts, unread, broken, checked), anchor=False)
     _headline(run, facts, unread)
     _unreadable(run, unreadable)
+    if facts.gaps:
+        st.subheader("Gaps in the event numbers", anchor=False)
+        _gaps(loading.log_gaps(run), "gaps")
     _lag(run, facts)
     _invariants(rules)
     _check(run)
     _verify(run)
     _odd(run)
     _dropped(run)
+    _versions(run)
     _files(run)
 
 
@@ -59,6 +63,9 @@ def health_sentence(facts: LogFacts, unread: int, broken: int, checked: int) -> 
         said.append(f"{words.count(unread)} {'line or file' if unread == 1 else 'lines or files'} could not be read")
     if broken:
         said.append(f"{words.count(broken)} {'rule is' if broken == 1 else 'rules are'} broken by decisions on record")
+    if facts.gaps:
+        said.append(f"the event numbers do not go on by one at {words.count(facts.gaps)} "
+                    f"{'place' if facts.gaps == 1 else 'places'}")  # fmt: skip
     if facts.torn:
         said.append(f"the last {words.count(facts.torn)} bytes are no whole line yet")
     if not said and not checked:
@@ -84,9 +91,9 @@ def _headline(run: Run, facts: LogFacts, unread: int) -> None:
     row[1].metric("Could not be read", words.count(unread), border=True, height="stretch",
                   help="Lines of the event log (those of kinds that only a newer version knows, too), and files of "
                   "scores or graphs, that were passed over.")  # fmt: skip
-    row[2].metric("Format", words.count(facts.format), border=True, height="stretch",
-                  help=f"Of the run folder; this version reads up to {facts.format_known}, and event lines up to "
-                  f"version {facts.event_version}.")  # fmt: skip
+    row[2].metric("Gaps", words.count(facts.gaps), border=True, height="stretch",
+                  help="Places where the event numbers do not go on by one: events are missing, or come "
+                  "twice.")  # fmt: skip
     row[3].metric("Newest event", words.age(facts.age), border=True, height="stretch",
                   help="When the events last grew, by the clock of the file system.")  # fmt: skip
     parts.plain_text(f"Written by {facts.writer}, begun {facts.created}.")
@@ -127,6 +134,17 @@ def _raw(run: Run) -> None:
 
 def _cut(found: RawLine) -> str:
     return f", the first {len(found.text):,} characters" if found.cut else ""
+
+
+def _gaps(table: pd.DataFrame, key: str) -> None:
+    columns = {"after": "number before", "event": "number found", "missing": "events left out"}
+    parts.table(table, key=key, columns={**PLACES, **columns})
+
+
+def _versions(run: Run) -> None:
+    st.subheader("Format versions", anchor=False)
+    columns = {"version": "version on record", "known": "this version of EnvSched reads up to"}
+    parts.table(loading.format_versions(run), key="format_versions", columns=columns)
 
 
 def _lag(run: Run, facts: LogFacts) -> None:
@@ -193,8 +211,7 @@ def _check(run: Run) -> None:
         parts.table(found.problems, key="log_problems", columns=PLACES)
     if len(found.gaps):
         st.markdown("**Gaps in the event numbers**")
-        columns = {"after": "number before", "event": "number found", "missing": "events left out"}
-        parts.table(found.gaps, key="log_gaps", columns={**PLACES, **columns})
+        _gaps(found.gaps, "log_gaps")
     left, right = st.columns(2, gap="medium")
     with left:
         st.markdown("**Kinds of events and their format versions**")

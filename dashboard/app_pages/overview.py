@@ -5,12 +5,23 @@ from __future__ import annotations
 import streamlit as st
 
 from .. import charts, loading, parts, words
+from .. import overview_charts as figures
 from ..frame import Frame
 from ..loading import Run, Summary
 from . import start, states
 
-__all__ = ["show"]
+__all__ = ["alert_sentence", "show"]
 
+ALERT_PAGES = {
+    "stuck": "cold_start",
+    "never_visited": "coverage",
+    "concentrated": "coverage",
+    "below_floor": "coverage",
+    "fewer_mixed": "variance",
+    "lower_reward": "cold_start",
+    "unreadable": "log_health",
+}
+"""Where an alert can be looked into."""
 KINDS = {
     "import": "an imported log",
     "replay": "a replay over recorded groups: it says nothing about how the choice would have changed the policy",
@@ -42,10 +53,12 @@ def show(frame: Frame) -> None:
         anchor=False,
     )
     _headline(found, uniform.share, uniform.how)
+    _alerts(run)
     if not found.picks:
         states.no_decisions(frame)
     _success(frame, run)
     _steps(frame, run)
+    _trend(frame, run)
     _runs(frame)
     start.offer()
 
@@ -146,6 +159,63 @@ def _steps(frame: Frame, run: Run) -> None:
         alt=f"Groups by outcome over {len(table)} steps",
         on_click=lambda step: parts.go_to("batch", step=int(step)),
     )
+
+
+def _alerts(run: Run) -> None:
+    """What deserves a look, each with its number and a way to the page that shows it."""
+    table = loading.alerts(run)
+    if table.empty:
+        st.caption(
+            "Nothing out of the ordinary: no task tried 3 times for nothing, no concentration, no environment left "
+            "out, no fall of rewards, no unreadable line."
+        )
+        return
+    st.subheader("What deserves a look", anchor=False)
+    for row in table.to_dict("records"):
+        code = str(row["alert"])
+        with st.container(horizontal=True, vertical_alignment="center"):
+            parts.plain_text(f"⚠ {alert_sentence(code, row['count'], row['of'], row['step'])}")
+            st.button(
+                "Look", key=f"alert_{code}", icon=":material/arrow_forward:", type="tertiary",
+                on_click=parts.go_to, args=(ALERT_PAGES[code],),
+            )  # fmt: skip
+
+
+def alert_sentence(code: str, found: float, of: float, step: int | None) -> str:
+    """One row of `views.alerts` in words."""
+    whole, n = words.count(of), words.count(found)
+    sentences = {
+        "stuck": f"{n} of {whole} visited tasks were tried at least 3 times and gave nothing.",
+        "never_visited": f"{n} of {whole} environments were never visited; uniform draws of as many picks would be "
+        "expected to have reached all of them.",
+        "concentrated": f"Over the last 10 steps, picks were as diverse as {found:.1f} equal environments; uniform "
+        f"draws give {of:.1f}.",
+        "below_floor": f"{n} of {whole} environments with a smallest share fell short of it at some step.",
+        "fewer_mixed": f"From step {step} on, {words.percent(found)} of the groups had mixed rewards; in as many steps "
+        f"before it was {words.percent(of)}.",
+        "lower_reward": f"From step {step} on, the mean reward of the groups was {words.percent(found)} of the range; "
+        f"in as many steps before it was {words.percent(of)}. Harder picks can do that too.",
+        "unreadable": f"{n} of {whole} lines or files could not be read.",
+    }
+    return sentences.get(code, code.replace("_", " "))
+
+
+def _trend(frame: Frame, run: Run) -> None:
+    """Rewards and variance over the steps; nothing where the log has no steps."""
+    table = loading.reward_trend(run)
+    if table.empty:
+        return
+    left, right = st.columns(2, gap="medium")
+    with left:
+        st.markdown("**Reward and mixed groups**")
+        shown = table[["step", "groups", "mean_reward", "informative_share"]]
+        alt = f"Mean reward and share of mixed groups at {len(table)} steps"
+        parts.chart(figures.rewards(table, frame.step), shown, key="reward_trend", alt=alt)
+    with right:
+        st.markdown("**Variance, observed and predicted**")
+        shown = table[["step", "groups", "mean_variance", "predicted_variance"]]
+        alt = f"Observed and predicted variance of the groups at {len(table)} steps"
+        parts.chart(figures.variances(table, frame.step), shown, key="variance_trend", alt=alt)
 
 
 def _runs(frame: Frame) -> None:

@@ -13,6 +13,7 @@ from envsched_core.errors import EnvSchedError
 from .. import loading, parts
 from ..frame import Frame
 from ..loading import Report, Run
+from . import second_run
 
 __all__ = ["show"]
 
@@ -33,7 +34,8 @@ def show(frame: Frame) -> None:
     st.title("Report")
     if run is None:
         return
-    found = _report(frame, run, _second(frame))
+    second = second_run.choose(frame, "Hold against", "no second run")
+    found = _report(frame, run, second.run if second else None)
     if found is None:
         return
     html = loading.report_page.page(found)
@@ -41,20 +43,6 @@ def show(frame: Frame) -> None:
     _downloads(found, html, name)
     st.iframe(SANDBOXED.format(escape(html)), height=HEIGHT, alt="Preview of the report")
     _tables(found)
-
-
-def _second(frame: Frame) -> Run | None:
-    """Another run of the folder that the report holds this one against."""
-    others = [name for name in frame.runs["name"] if name != frame.name]
-    chosen = st.selectbox("Hold against", others, index=None, key="report_second", placeholder="no second run")
-    if chosen is None:
-        return None
-    try:
-        return loading.open_run(frame.runs[frame.runs["name"] == chosen].iloc[0]["path"])
-    except EnvSchedError as error:
-        st.warning("The second run cannot be read, so it is left out.", icon=":material/warning:")
-        parts.plain_text(str(error))
-        return None
 
 
 def _report(frame: Frame, run: Run, second: Run | None) -> Report | None:
@@ -81,8 +69,8 @@ def _downloads(found: Report, html: str, name: str) -> None:
     row = st.container(horizontal=True)
     files: list[tuple[str, str, str, Make]] = [
         ("Page (HTML)", f"{name}-report.html", "text/html", partial(str.encode, html, "utf-8")),
-        ("Tables (CSV)", f"{name}-tables.zip", "application/zip", partial(loading.report_page.tables_zip, found)),
-        ("Charts (SVG)", f"{name}-charts.zip", "application/zip", partial(loading.report_page.charts_zip, found)),
+        ("Tables (CSV)", f"{name}-tables.zip", "application/zip", _zip(loading.report_page.tables, found)),
+        ("Charts (SVG)", f"{name}-charts.zip", "application/zip", _zip(loading.report_page.charts, found)),
     ]
     for label, file, kind, make in files:
         row.download_button(
@@ -96,8 +84,14 @@ def _downloads(found: Report, html: str, name: str) -> None:
         )
         return
     _print(row, "PDF", f"{name}-report.pdf", "application/pdf", partial(loading.report_page.pdf, found))
-    pictures = partial(loading.report_page.pictures_zip, found)
-    _print(row, "PNG", f"{name}-pictures.zip", "application/zip", pictures)
+    _print(row, "PNG", f"{name}-report.png", "image/png", partial(loading.report_page.picture, found))
+    pictures = _zip(loading.report_page.pictures, found)
+    _print(row, "charts (PNG)", f"{name}-pictures.zip", "application/zip", pictures)
+
+
+def _zip(make: Callable[[Report], dict[str, bytes]], found: Report) -> Make:
+    """What makes the files of a report as one ZIP."""
+    return lambda: loading.report_page.zipped(make(found))
 
 
 def _print(row: st.delta_generator.DeltaGenerator, kind: str, file: str, mime: str, make: Make) -> None:

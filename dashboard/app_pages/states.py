@@ -1,4 +1,8 @@
-"""What a page says when there is nothing, or not everything, to show."""
+"""What a page says when there is nothing, or not everything, to show.
+
+Every state has a name that stands first: Empty, Loading, Live, Stale, Partial, Broken. Loading, Live and Stale are
+said by the frame, which knows them.
+"""
 
 from __future__ import annotations
 
@@ -6,24 +10,36 @@ import shlex
 
 import streamlit as st
 
+from envsched_core.errors import EnvSchedError
+
 from .. import loading, parts, words
 from ..frame import Frame
 from ..loading import Run
 
-__all__ = ["no_decisions", "no_step", "nothing_to_show", "warnings"]
+__all__ = ["broken_page", "no_decisions", "no_step", "nothing_to_show", "warnings"]
 
 
 def nothing_to_show(frame: Frame) -> None:
     """No run in the folder, or one that cannot be read."""
     st.title("EnvSched")
     if frame.runs.empty:
-        st.info("There are no runs here yet.", icon=":material/folder_open:")
+        st.info("Empty: there are no runs here yet.", icon=":material/folder_open:")
         parts.plain_text(f"Folder: {loading.folder().resolve()}")
         st.write("Make one from a log, or open the recorded one:")
         st.code("envsched import LOG --out runs/log\nenvsched replay runs/log --out runs/replay\nenvsched demo", "bash")
         return
-    st.error("This run cannot be read; the others can still be chosen on the left.", icon=":material/error:")
+    st.error("Broken: this run cannot be read; the others can still be chosen on the left.", icon=":material/error:")
     parts.plain_text(frame.problem)
+
+
+def broken_page(error: EnvSchedError) -> None:
+    """A page that cannot be drawn from what is on disk."""
+    st.error(
+        "Broken: the rest of this page cannot be drawn from what is on disk; the other pages may still be. Log health "
+        "says what could be read.",
+        icon=":material/error:",
+    )
+    parts.plain_text(str(error))
 
 
 def warnings(run: Run) -> None:
@@ -32,7 +48,8 @@ def warnings(run: Run) -> None:
     if not health.unread:
         return
     what = "line or file" if health.unread == 1 else "lines or files"
-    st.warning(f"{words.count(health.unread)} {what} of the run could not be read.", icon=":material/warning:")
+    said = f"Partial: {words.count(health.unread)} {what} of the run could not be read."
+    st.warning(f"{said} Every number here is without them; Log health says more.", icon=":material/warning:")
     with st.expander("Which ones"):
         if health.unknown:
             st.caption(f"Lines of kinds that only a newer version knows: {words.count(health.unknown)}")
@@ -61,5 +78,5 @@ def no_decisions(frame: Frame) -> None:
 
 def no_step(frame: Frame) -> None:
     """Nothing was asked or observed with a step."""
-    st.info("No events with a step yet; waiting for the first batch.", icon=":material/hourglass_empty:")
+    st.info("Empty: no events with a step yet; waiting for the first batch.", icon=":material/hourglass_empty:")
     st.caption("This page fills by itself while the run is being written.")

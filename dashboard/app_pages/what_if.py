@@ -45,13 +45,16 @@ def show(frame: Frame, run: Run) -> None:
     st.caption(RECOMPUTED)
     try:
         known = loading.what_if_settings(run, step)
+        if frame.task is not None:  # a task is asked about: its answer first, the settings below
+            _smallest(run, step, frame.task)
         wanted = _wanted()
         _form(run, step, known, wanted, frame)
         if wanted:
             _answer(run, step, wanted, frame)
         else:
             st.info("Change a setting and decide the step again.", icon=":material/tune:")
-        _smallest(run, step, frame.task)
+        if frame.task is None:
+            _smallest(run, step, None)
     except EnvSchedError as error:
         st.error("This step cannot be decided so.", icon=":material/error:")
         parts.plain_text(str(error))
@@ -181,11 +184,11 @@ def _use(changes: dict[str, Any]) -> None:
 
 @contextmanager
 def _progress(text: str) -> Iterator[Progress]:
-    """A bar for as long as the work takes."""
+    """A bar for as long as the work takes, with how much of it is done."""
     bar = st.progress(0.0, text=text)
 
     def tell(done: int, total: int) -> None:
-        bar.progress(min(done / max(total, 1), 1.0), text=text)
+        bar.progress(min(done / max(total, 1), 1.0), text=f"{text} {done:,} of {total:,}")
 
     try:
         yield tell
@@ -194,7 +197,7 @@ def _progress(text: str) -> Iterator[Progress]:
 
 
 def _answer(run: Run, step: int, wanted: dict[str, Any], frame: Frame) -> None:
-    with _progress(f"Repeating the calls before step {step} …") as tell:
+    with _progress(f"Repeating the steps before step {step}:") as tell:
         found = loading.what_if(run, step, wanted, tell)
     before, after = found.picks
     st.subheader(compare_words.what_if_sentence(step=step, stay=found.stay, before=before, after=after), anchor=False)
@@ -305,7 +308,7 @@ def _smallest(run: Run, step: int, task: str | None) -> None:
     )  # fmt: skip
     if st.session_state.get("smallest") != question:
         return
-    with _progress("Deciding the step again and again …") as tell:
+    with _progress("Repeating the steps before it, then trying one setting after the other:") as tell:
         found = loading.smallest_change(run, step, task, tell)
     _found(found)
 

@@ -57,13 +57,16 @@ def table(rows: Sequence[Sequence[str]]) -> None:
 @contextmanager
 def bar(what: str) -> Iterator[Callable[[int, int], None]]:
     """A progress bar on stderr, called with (done, total); silent where stderr is no terminal."""
+    if not sys.stderr.isatty():
+        yield lambda done, total: None
+        return
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
         TextColumn("{task.percentage:>3.0f}%"),
         TimeRemainingColumn(),
     )
-    with Progress(*columns, console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty()) as progress:
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
         job = progress.add_task(what, total=None)
         yield lambda done, total: progress.update(job, completed=done, total=total)
 

@@ -104,6 +104,7 @@ class Traces:
         drift = np.concatenate([np.zeros(n_env), np.maximum(self.drift[seen], 0.0)])
         graded = (mass[:, 1:3].sum(axis=1) > 0).astype(float)
         rows, inverse = np.unique(np.column_stack([mass, graded * 0.5, drift]), axis=0, return_inverse=True)
+        inverse = inverse.ravel()  # NumPy 2.0 gives a column here
         of = inverse[env]
         of[seen] = inverse[n_env:]
         return Topology(rows, of)

@@ -84,7 +84,7 @@ def load_pool(source: Path) -> RecordedPool:
     reader = RunReader(source)
     tasks = {task.key: task for task in reader.tasks()}
     groups = []
-    for event, segment, line in reader.events():
+    for event, segment, line, _ in reader.events():
         if event.kind == "observed":
             check_steps(event, f"{source}: {segment}:{line}")
             groups.append(event.data)

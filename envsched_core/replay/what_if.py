@@ -1,6 +1,5 @@
 """What if: one recorded step decided again under other weights, quotas or trust in a relation.
 
-    Walk      repeats the calls of a run up to a step; going on to a later step costs only what lies between
     Moment    the scheduler as it stood when the step began; `decide` any number of times
     what_if   the batch under the settings of the run and under changed ones, and why picks enter or leave
 
@@ -12,24 +11,21 @@ was, and no reward is known of what enters, so this says what the choice would h
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import msgspec
 
 from envsched_core.baselines import make_scheduler
 from envsched_core.config import Config, config_from
-from envsched_core.errors import ConfigError, UnknownTaskError
+from envsched_core.errors import ConfigError
 from envsched_core.records import Candidate, Decision, Event, Explanation
 from envsched_core.scheduler import EnvSched
-from envsched_core.scheduler.changed import TRUST, begin, changed, explain_all, has_weights
-from envsched_core.store import Manifest, RunReader
+from envsched_core.scheduler.changed import TRUST, changed, explain_all, has_weights
+from envsched_core.store import Manifest
 
-from .pool import Progress
-from .rederive import Calls
 from .verify import first_difference
 
-__all__ = ["Again", "Moment", "Move", "Setting", "Walk", "WhatIf", "settings_of", "what_if"]
+__all__ = ["LEAN", "Again", "Moment", "Move", "Setting", "WhatIf", "settings_of", "what_if"]
 
 WEIGHTS = (
     *("weight_variance", "weight_usable", "weight_uncertainty", "weight_cost"),
@@ -184,71 +180,6 @@ def _repeat(scheduler: EnvSched, event: Event, asked: Mapping[str, str]) -> Deci
         ids = [own[asked[given]] if given in asked else given for given in event.data["pick_ids"]]
         scheduler.release([pick_id for pick_id in ids if pick_id], event.data["reason"])
     return None
-
-
-class Walk:
-    """A run's calls, repeated up to the step that is asked for."""
-
-    def __init__(self, run: Path) -> None:
-        """Nothing is repeated yet.
-
-        Raises:
-            StoreError: it is no run folder. ConfigError: its scheduler is not known here.
-        """
-        self.run = run
-        self._start()
-
-    def _start(self) -> None:
-        self._reader = RunReader(self.run)
-        self._calls = Calls(self._reader)
-        # What is decided on the way has been recorded once: only the picks matter.
-        scheduler = self._calls.scheduler
-        scheduler.recorder.config = msgspec.structs.replace(scheduler.config, **LEAN)
-        self._offset = 0
-        self._moment: Moment | None = None
-
-    def to(self, step: int, progress: Progress | None = None) -> Moment:
-        """The moment when `step` began. A step before the last one asked for starts from the first event again.
-
-        Raises:
-            UnknownTaskError: nothing was asked for at that step. DamagedError: a line cannot be read.
-        """
-        if self._moment is not None and step < self._moment.step:
-            self._start()
-        self._forward(step, progress)
-        calls = self._calls_of(step)
-        if not calls:
-            raise UnknownTaskError(f"{self.run.name}: no task was asked for at step {step}")
-        kept = self._moment
-        if kept is None or kept.step != step or len(kept.calls) != len(calls):
-            begin(self._calls.scheduler, step)
-            kept = self._moment = Moment(self._calls.scheduler, step, calls)
-        return kept
-
-    def _forward(self, step: int, progress: Progress | None) -> None:
-        """Repeat everything before the first ask of `step`."""
-        total = self._reader.size()
-        for located in self._reader.events(self._offset):
-            event = located.event
-            if event.kind == "asked" and event.data.step >= step:
-                return
-            self._calls.apply(event)
-            self._offset = self._reader.offset
-            if progress and event.kind == "asked":
-                progress(self._offset, total)
-
-    def _calls_of(self, step: int) -> tuple[Event, ...]:
-        """The events from the first ask of `step` to its last; none are repeated."""
-        found: list[Event] = []
-        last = 0
-        for located in self._reader.events(self._offset):
-            event = located.event
-            if event.kind == "asked":
-                if event.data.step != step:
-                    break
-                last = len(found) + 1
-            found.append(event)
-        return tuple(found[:last])
 
 
 def settings_of(manifest: Manifest, decision: Decision) -> tuple[Setting, ...]:

@@ -90,6 +90,8 @@ class Located(NamedTuple):
     event: Event
     segment: str
     line: int
+    offset: int
+    """Byte offset in its segment."""
 
 
 class RawLine(NamedTuple):

@@ -76,7 +76,7 @@ class RunReader:
             self.offset, self._known = raw.end, (raw.end, raw.number)
             self._counted = max(self._counted, raw.end)
             if event is not None:
-                yield Located(event, raw.segment, raw.number)
+                yield Located(event, raw.segment, raw.number, raw.offset)
 
     def _decode(self, raw: RawLine, *, first_time: bool) -> Event | None:
         """The event of a line; None, and counted once, where there is none to be had."""

@@ -8,12 +8,23 @@ from typing import Any
 import msgspec
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from envsched_core.records import Candidate, Decision
 
 from .run_view import RunView
 
-__all__ = ["Filters", "batch", "composition", "outcome_counts", "redundancy", "term_totals"]
+__all__ = [
+    "BatchChange",
+    "Filters",
+    "alike_matrix",
+    "batch",
+    "batch_change",
+    "composition",
+    "outcome_counts",
+    "redundancy",
+    "term_totals",
+]
 
 
 class Filters(msgspec.Struct, frozen=True):
@@ -114,6 +125,67 @@ def term_totals(view: RunView, step: int) -> pd.DataFrame:
         WHERE step = ? AND kept_as = 'pick' GROUP BY name ORDER BY abs(sum(value)) DESC, name""",
         [step],
     )
+
+
+class BatchChange(msgspec.Struct, frozen=True):
+    """What a step picked that the step before did not, and the other way round."""
+
+    before: int | None
+    """The step compared with: the last one before that has a batch; None = there is none."""
+    kept: int
+    """Tasks picked at both steps."""
+    entered: int
+    """Tasks picked now and not before."""
+    left: int
+    """Tasks picked before and not now."""
+    first_time: int
+    """Tasks picked now for the first time in the run."""
+    environments: pd.DataFrame
+    """One row per environment picked from at either step, largest change first. Columns: env, before, picks (at this
+    step), change."""
+
+
+def batch_change(view: RunView, step: int) -> BatchChange:
+    """How the batch of a step differs from the one before it."""
+    before = view.row("SELECT max(step) step FROM decisions WHERE step < ?", [step])["step"]
+    picks = view.query("SELECT env, task, step FROM outcomes WHERE step = ? OR step = ?", [step, before])
+    now, then = (set(_tasks_at(picks, at)) for at in (step, before))
+    old = view.query("SELECT DISTINCT env, task, step FROM outcomes WHERE step < ?", [step]).assign(step=-1)
+    counts = {
+        name: picks[picks["step"] == at].groupby("env").size() for name, at in (("before", before), ("picks", step))
+    }
+    table = pd.DataFrame(counts).fillna(0).astype("int64").rename_axis("env").reset_index()
+    table["change"] = table["picks"] - table["before"]
+    order = table["change"].abs().sort_values(ascending=False, kind="stable").index
+    return BatchChange(
+        before=None if before is None else int(before),
+        kept=len(now & then),
+        entered=len(now - then),
+        left=len(then - now),
+        first_time=len(now - set(_tasks_at(old, -1))),
+        environments=table.loc[order].reset_index(drop=True),
+    )
+
+
+def _tasks_at(picks: pd.DataFrame, step: int | None) -> list[tuple[str, str]]:
+    found = picks[picks["step"] == step] if step is not None else picks.iloc[:0]
+    return list(zip(found["env"], found["task"], strict=True))
+
+
+def alike_matrix(view: RunView, step: int, most: int = 128) -> tuple[NDArray[np.float32], list[str]]:
+    """Weights [B, B] of the graph between the picks of a step in pick order, and their keys; at most `most` picks.
+
+    The stronger of both relations, in [0, 1]; 0 = no edge. Without a graph the matrix is empty.
+    """
+    decisions = view.decisions(step)
+    graph = view.graph(decisions[0].graph_version) if decisions else None
+    if graph is None:
+        return np.zeros((0, 0), dtype=np.float32), []
+    keys = [pick.key for decision in decisions for pick in decision.picks][:most]
+    nodes = np.array([view.node(key) for key in keys], dtype=np.int64)
+    blocks = [matrix[nodes][:, nodes].toarray() for matrix in (graph.within, graph.cross)]
+    weights = np.maximum(blocks[0], blocks[1])
+    return np.maximum(weights, weights.T).astype(np.float32), keys
 
 
 def redundancy(view: RunView, step: int, most: int = 50) -> pd.DataFrame:

@@ -15,6 +15,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from envsched_core.config import Config
+from envsched_core.explanation import SOURCE_WORDS
 from envsched_core.store import RunReader
 
 from .run_view import STATES, RunView
@@ -22,6 +23,7 @@ from .trends import trust
 
 __all__ = [
     "STATE_COLUMNS",
+    "errors_by_source",
     "errors_by_state",
     "evidence_reached",
     "evidence_states",
@@ -138,13 +140,17 @@ def guesses(view: RunView) -> pd.DataFrame:
     """Every pick that rested on the prior alone, in order of step and pick.
 
     Columns: step, position (0-based order in the step), env, task, drawn (by a uniform draw), predicted_mean [0, 1],
-    predicted [0, 0.25] and observed variance, ended (open, observed, released, expired), mixed (NULL unless observed).
+    predicted [0, 0.25] and observed variance, from_features (share of the predicted mean that the task's text, tools
+    and environment told, [0, 1]; 0 until groups were observed that they could be learned from), ended (open, observed,
+    released, expired), mixed (NULL unless observed).
     """
     return view.query(
         """
-        SELECT step, position, env, task, outcome = 'uniform_draw' drawn, predicted_mean, predicted, ended, mixed,
-            observed
-        FROM outcomes WHERE state = 'prior only' ORDER BY step, position"""
+        SELECT step, position, env, task, outcome = 'uniform_draw' drawn, predicted_mean, predicted,
+            CASE WHEN d.scored > 0 THEN coalesce(f.share, 0) ELSE 0 END from_features, ended, mixed, observed
+        FROM outcomes o LEFT JOIN (SELECT decision, scored FROM decisions) d USING (decision)
+            LEFT JOIN (SELECT candidate, share FROM shares WHERE source = 'features') f USING (candidate)
+        WHERE state = 'prior only' ORDER BY step, position"""
     )
 
 
@@ -238,19 +244,37 @@ def errors_by_state(view: RunView, *, draws_only: bool = False) -> pd.DataFrame:
     (mean absolute difference of the two), chance (mean predicted chance of a mixed group), mixed (share that were),
     brier (mean squared difference of chance and outcome, [0, 1]; Brier 1950).
     """
+    return _errors(view, "SELECT candidate, state FROM candidates", "state", list(STATES), draws_only=draws_only)
+
+
+def errors_by_source(view: RunView, *, draws_only: bool = False) -> pd.DataFrame:
+    """The same by the source that told most of the predicted mean (own, within, cross, environment, features, global).
+
+    Columns: source, and those of `errors_by_state`. Before a group was observed all picks count as global: features
+    had nothing to be learned from.
+    """
+    kinds = """
+        SELECT candidate, CASE WHEN d.scored > 0 THEN s.source ELSE 'global' END source
+        FROM (SELECT candidate, arg_max(source, share) source FROM shares GROUP BY candidate) s
+        JOIN candidates USING (candidate) JOIN (SELECT decision, scored FROM decisions) d USING (decision)"""
+    return _errors(view, kinds, "source", list(reversed(SOURCE_WORDS)), draws_only=draws_only)
+
+
+def _errors(view: RunView, kinds: str, kind: str, order: list[str], *, draws_only: bool) -> pd.DataFrame:
+    """`kinds`: SQL of this module that gives each candidate its `kind`; rows in `order`."""
     return view.query(
-        """
-        SELECT o.state, count(*) AS groups, sqrt(avg((observed_mean - predicted_mean) ** 2)) mean_error,
+        f"""
+        SELECT k.{kind}, count(*) AS groups, sqrt(avg((observed_mean - predicted_mean) ** 2)) mean_error,
             sqrt(avg(observed / (scored - 1)) FILTER (scored > 1)) noise, avg(observed_mean - predicted_mean) bias,
             avg(predicted * (scored - 1) / scored) FILTER (scored > 1) predicted_variance,
             avg(observed) observed_variance,
             avg(abs(observed - predicted * (scored - 1) / scored)) FILTER (scored > 1) variance_error,
             avg(c.usable) FILTER (scored > 1) chance, avg(mixed::INTEGER) FILTER (scored > 1) mixed,
             avg((c.usable - mixed::INTEGER) ** 2) FILTER (scored > 1) brier
-        FROM outcomes o JOIN candidates c USING (candidate)
+        FROM outcomes o JOIN candidates c USING (candidate) JOIN ({kinds}) k USING (candidate)
         WHERE o.ended = 'observed' AND scored > 0 AND (NOT $draws OR o.outcome = 'uniform_draw')
-        GROUP BY o.state ORDER BY list_position($states, o.state)""",
-        {"draws": draws_only, "states": list(STATES)},
+        GROUP BY k.{kind} ORDER BY list_position($kinds, k.{kind}), k.{kind}""",
+        {"draws": draws_only, "kinds": order},
     )
 
 

@@ -1,7 +1,7 @@
 """Events in, rows out: which pick a group answers, how each pick ended, what was seen twice.
 
-A group answers the open pick named by its `pick_id`, else the open pick of its task; the rest were never
-asked for and are kept as such. A group id seen twice counts once. Both as in the scheduler.
+Which pick a group answers is open_picks.py's to say; groups never asked for are kept as such. A group id seen twice
+counts once, as in the scheduler.
 """
 
 from __future__ import annotations
@@ -11,8 +11,9 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
-from envsched_core.records import Candidate, Decision, Event, GroupResult
+from envsched_core.records import Decision, Event, GroupResult
 
+from .open_picks import OpenPicks
 from .tables import TABLES, Rows, decision_rows, group_row
 
 __all__ = ["Intake"]
@@ -32,8 +33,8 @@ class Intake:
         self.last_step: int | None = None
         self._decisions = self._candidates = self._groups = 0
         self._asks: Counter[int] = Counter()
-        self._open: dict[str, tuple[int, int, str]] = {}
-        self._by_task: dict[str, dict[str, None]] = {}
+        self._open: OpenPicks[tuple[int, int]] = OpenPicks()
+        """Candidate number and step of each."""
         self._seen: set[str] = set()
 
     def drain(self) -> Rows:
@@ -63,30 +64,13 @@ class Intake:
             self.rows[table].extend(lines)
         for i, candidate in enumerate(decision.candidates, self._candidates):
             if candidate.kept_as == "pick" and candidate.pick_id:
-                self._opened(candidate, i, decision.step)
+                self._open.add(candidate.pick_id, candidate.key, (i, decision.step))
         self._decisions += 1
         self._asks[decision.step] += 1
         self._candidates += len(decision.candidates)
 
-    def _opened(self, candidate: Candidate, number: int, step: int) -> None:
-        pick_id = str(candidate.pick_id)
-        self._open[pick_id] = (number, step, candidate.key)
-        self._by_task.setdefault(candidate.key, {})[pick_id] = None
-
-    def _closed(self, pick_id: str | None) -> tuple[int, int] | None:
-        """Close an open pick; its candidate number and step, or None when it is not open."""
-        found = self._open.pop(pick_id, None) if pick_id else None
-        if found is None:
-            return None
-        number, step, key = found
-        waiting = self._by_task[key]
-        del waiting[str(pick_id)]
-        if not waiting:
-            del self._by_task[key]
-        return number, step
-
     def _end(self, pick_id: str, ended: str, reason: str, step: int | None) -> None:
-        found = self._closed(pick_id)
+        found = self._open.close(pick_id)
         if found:
             self.rows["ends"].append((found[0], ended, reason, step))
 
@@ -107,8 +91,7 @@ class Intake:
             self.duplicates += 1
             return
         self._seen.add(result.group_id)
-        oldest = next(iter(self._by_task.get(result.key, ())), None)
-        found = self._closed(result.pick_id) or self._closed(oldest)
+        found = self._open.close(self._open.answered(result) or "")
         own_step = result.step if result.step is not None else step
         number, place = found if found else (None, own_step)
         self._widen(result)

@@ -20,6 +20,7 @@ from envsched_core.replay import VerifyReport, verify
 from envsched_core.store import ChainProblem, check_chain, load_state, read_manifest
 from envsched_core.store.lines import Envelope, RawLine, decode_data, decode_envelope, raw_lines, segments
 
+from .gaps import Numbers, gap_table
 from .pick_ends import PickEnds
 from .run_view import RunView
 from .soundness import out_of_range
@@ -31,7 +32,7 @@ Progress = Callable[[float, str], None]
 SCANNED = 0.7
 """Share of the whole that reading the lines takes; the chain is checked after that."""
 MOST_ROWS = 10_000
-"""Problems and gaps listed; all are counted."""
+"""Problems listed; all are counted."""
 
 
 class LogCheck(msgspec.Struct, frozen=True):
@@ -44,8 +45,7 @@ class LogCheck(msgspec.Struct, frozen=True):
     """Every place that is not as it was written, at most 10,000. Columns: file, line (NULL where lines do not apply),
     offset (byte in the file; NULL where it is not known), event, step, what (untrusted)."""
     gaps: pd.DataFrame
-    """Where event numbers do not go on by one, at most 10,000. Columns: file, line, offset, after (number before),
-    event (number found), missing (events left out; 0 when the numbers go back)."""
+    """Where event numbers do not go on by one: `gap_table`."""
     kinds: pd.DataFrame
     """Columns: kind, version (of the line), events, known (whether this version reads it)."""
     segments: pd.DataFrame
@@ -82,13 +82,12 @@ class _Scan:
     def __init__(self, writer: str) -> None:
         self.writer = writer
         self.problems: list[tuple[Any, ...]] = []
-        self.unreadable = self.lines = self.events = self.broken_gaps = self.back = 0
-        self.gaps: list[tuple[Any, ...]] = []
+        self.unreadable = self.unnumbered = self.lines = self.events = 0
+        self.numbers = Numbers()
         self.kinds: Counter[tuple[str, int, bool]] = Counter()
         self.segments: dict[str, list[Any]] = {}
         self.steps_back: dict[str, list[Any]] = {"asked": [0, ""], "observed": [0, ""]}
         self.ends = PickEnds()
-        self._seq: int | None = None
         self._last_step: dict[str, int] = {}
 
     def take(self, raw: RawLine) -> None:
@@ -104,7 +103,7 @@ class _Scan:
             return
         row[1], row[2], row[3] = row[1] + 1, envelope.seq if row[2] is None else row[2], envelope.seq
         self.kinds[envelope.kind, envelope.v, data is not None] += 1
-        self._number(raw, envelope)
+        self.numbers.take(envelope.seq, raw.segment, raw.number, raw.offset, self.unnumbered)
         event = Event(envelope.seq, envelope.kind, envelope.step, data, "")
         fault = out_of_range(event) if data is not None else ""
         if fault:
@@ -116,21 +115,12 @@ class _Scan:
 
     def _refuse(self, raw: RawLine, envelope: Envelope | None, what: str) -> None:
         self.unreadable += 1
+        self.unnumbered += envelope is None
         if len(self.problems) < MOST_ROWS:
             place = (raw.segment, raw.number, raw.offset)
             self.problems.append(
                 (*place, envelope.seq if envelope else None, envelope.step if envelope else None, what)
             )
-
-    def _number(self, raw: RawLine, envelope: Envelope) -> None:
-        before, self._seq = self._seq, envelope.seq
-        expected = 0 if before is None else before + 1
-        if envelope.seq == expected:
-            return
-        self.broken_gaps += 1
-        if len(self.gaps) < MOST_ROWS:
-            missing = max(envelope.seq - expected, 0)
-            self.gaps.append((raw.segment, raw.number, raw.offset, before, envelope.seq, missing))
 
     def _order(self, event: Event, raw: RawLine) -> None:
         if event.kind not in self.steps_back or event.step is None:
@@ -169,7 +159,7 @@ def check_log(view: RunView, progress: Progress | None = None) -> LogCheck:
     return LogCheck(
         rules=rules,
         problems=_problems(scan, chain, path),
-        gaps=_frame(scan.gaps, ["file", "line", "offset", "after", "event", "missing"]),
+        gaps=gap_table(scan.numbers),
         kinds=pd.DataFrame(
             [(kind, version, n, known) for (kind, version, known), n in sorted(scan.kinds.items())],
             columns=["kind", "version", "events", "known"],
@@ -188,7 +178,7 @@ def _rules(view: RunView, scan: _Scan, chain: list[ChainProblem], torn: int) -> 
     in_events = [problem for problem in chain if problem.segment.startswith("events/")]
     elsewhere = [problem for problem in chain if not problem.segment.startswith("events/")]
     first = f"{scan.problems[0][0]} line {scan.problems[0][1]}" if scan.problems else ""
-    gap = f"{scan.gaps[0][0]} line {scan.gaps[0][1]}" if scan.gaps else ""
+    gap = f"{scan.numbers.found[0][0]} line {scan.numbers.found[0][1]}" if scan.numbers.found else ""
     scored = view.reader.scored_steps()
     faulty = [step for step in scored if view.scores(step) is None]
     observed = scan.steps_back["observed"]
@@ -196,7 +186,7 @@ def _rules(view: RunView, scan: _Scan, chain: list[ChainProblem], torn: int) -> 
     rows = [
         ("every line can be read", scan.lines, scan.unreadable, 0, first),
         ("the last line is whole", 1, 0, int(torn > 0), f"{torn:,} bytes" if torn else ""),
-        ("event numbers go on by one", scan.events, scan.broken_gaps, 0, gap),
+        ("event numbers go on by one", scan.events, scan.numbers.count, 0, gap),
         ("hash chain: every line is as it was written", scan.lines, len(in_events), 0, _told(in_events)),
         ("digests of manifest, catalogue and graphs", digests, len(elsewhere), 0, _told(elsewhere)),
         ("decisions come in the order of their steps", ends.decisions, asked[0], 0, asked[1]),

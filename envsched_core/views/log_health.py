@@ -15,25 +15,27 @@ from typing import Any
 import msgspec
 import pandas as pd
 
-from envsched_core.errors import StoreError
+from envsched_core.errors import EnvSchedError, StoreError
 from envsched_core.importers.growing import Mark
 from envsched_core.records import GroupResult
 from envsched_core.shadow.progress import read_progress
 from envsched_core.store import FORMAT
-from envsched_core.store.lines import VERSION, raw_lines, segments
-from envsched_core.store.lines import RawLine as Line
+from envsched_core.store.lines import VERSION, decode_envelope, raw_lines, segments
 
+from .gaps import gap_table
 from .run_view import RunView
 from .soundness import COUNTS
 
 __all__ = [
     "LogFacts",
     "RawLine",
+    "format_versions",
     "import_drops",
     "ingest_lags",
     "invariants",
     "log_facts",
     "log_files",
+    "log_gaps",
     "odd_counts",
     "raw_line",
     "unreadable_lines",
@@ -61,17 +63,13 @@ NEEDED = ("run.json", "tasks.jsonl", "events")
 
 
 class LogFacts(msgspec.Struct, frozen=True):
-    """Format and freshness of a run."""
+    """Writer, order and freshness of a run."""
 
-    format: int
-    """The run folder's format number."""
-    format_known: int
-    """The highest that this version reads."""
-    event_version: int
-    """The highest version of an event line that this version reads."""
     writer: str
     created: str
     """ISO 8601, UTC."""
+    gaps: int
+    """Places where event numbers do not go on by one; `log_gaps` has them."""
     bytes: int
     """Of all segments now."""
     behind: int
@@ -99,15 +97,13 @@ class RawLine(msgspec.Struct, frozen=True):
 
 
 def log_facts(view: RunView) -> LogFacts:
-    """Format, writer and freshness; never cached, since files change without an event."""
+    """Writer, gaps and freshness; never cached, since files change without an event."""
     health, manifest, size = view.health(), view.manifest, view.reader.size()
     waiting = view.row("SELECT count(*) n, min(step) oldest FROM outcomes WHERE ended = 'open'")
     return LogFacts(
-        format=manifest.format,
-        format_known=FORMAT,
-        event_version=VERSION,
         writer=manifest.writer,
         created=manifest.created,
+        gaps=view.numbers.count,
         bytes=size,
         behind=max(size - view.reader.offset - health.torn_bytes, 0),
         torn=health.torn_bytes,
@@ -160,27 +156,9 @@ def unreadable_lines(view: RunView) -> pd.DataFrame:
     Columns: file, line (1-based; NULL for a file of arrays), offset (byte in the file; NULL where it is not known),
     message (untrusted).
     """
-    problems = view.health().problems
-    # A line that was refused for its numbers was found, but its place was not kept.
-    lost = {(p.segment, p.line) for p in problems if p.line > 1 and not p.offset}
-    found = {(raw.segment, raw.number): raw.offset for raw in _lines(view.path, lost)}
-    rows = [
-        (p.segment, p.line or None, found.get((p.segment, p.line), p.offset) if p.line else None, p.message)
-        for p in problems
-    ]
+    rows = [(p.segment, p.line or None, p.offset if p.line else None, p.message) for p in view.health().problems]
     frame = pd.DataFrame(rows, columns=["file", "line", "offset", "message"])
     return frame.astype({"line": "Int64", "offset": "Int64"})
-
-
-def _lines(run: Path, wanted: set[tuple[str, int]]) -> Iterator[Line]:
-    """The wanted lines (segment, number), read up to the last of them."""
-    rest = len(wanted)
-    for raw in raw_lines(run) if wanted else ():
-        if (raw.segment, raw.number) in wanted:
-            rest -= 1
-            yield raw
-            if not rest:
-                return
 
 
 def raw_line(view: RunView, file: str, offset: int) -> RawLine:
@@ -199,6 +177,34 @@ def raw_line(view: RunView, file: str, offset: int) -> RawLine:
     except OSError as error:
         raise StoreError(f"{file} cannot be read: {error.strerror}") from error
     return RawLine(data[:MOST_RAW].decode("utf-8", "replace").rstrip("\n"), len(data), len(data) > MOST_RAW)
+
+
+def log_gaps(view: RunView) -> pd.DataFrame:
+    """Where event numbers do not go on by one, as far as the log was read: `gap_table`."""
+    return gap_table(view.numbers)
+
+
+def format_versions(view: RunView) -> pd.DataFrame:
+    """What of a run folder carries a version number.
+
+    Columns: what, version (NULL where there is none to read), known (the highest that this version reads).
+    """
+    rows = [
+        ("run folder (run.json)", view.manifest.format, FORMAT),
+        ("event lines, by the first one", _line_version(view), VERSION),
+    ]
+    frame = pd.DataFrame(rows, columns=["what", "version", "known"])
+    return frame.astype({"version": "Int64"})
+
+
+def _line_version(view: RunView) -> int | None:
+    first = next(raw_lines(view.path), None)
+    if first is None or first.torn:
+        return None
+    try:
+        return decode_envelope(first, view.manifest.writer).v
+    except EnvSchedError:  # it is among the unreadable lines
+        return None
 
 
 def odd_counts(view: RunView) -> pd.DataFrame:

@@ -1,7 +1,6 @@
 """Follows every pick of a log from its ask to its end, and counts what does not add up.
 
-A result answers the open pick that it names, else the oldest open pick of its task, as in the scheduler and in
-intake.py; what names a pick that has ended already changes nothing and is counted.
+Which pick a result answers is open_picks.py's to say; what names a pick that has ended already is counted.
 """
 
 from __future__ import annotations
@@ -9,6 +8,8 @@ from __future__ import annotations
 from collections import Counter
 
 from envsched_core.records import Decision, Event, GroupResult
+
+from .open_picks import OpenPicks
 
 __all__ = ["PickEnds"]
 
@@ -20,14 +21,13 @@ class PickEnds:
         """Starts with no pick."""
         self.decisions = self.asked = self.results = self.expired = self.released = 0
         self.same_id = self.again = self.never_asked = self.unknown = 0
-        self.open: dict[str, tuple[str, int]] = {}
-        """Picks without an end, oldest first: id -> (ENV::TASK, step)."""
+        self.open: OpenPicks[int] = OpenPicks()
+        """Picks without an end, each with its step."""
         self.waits: Counter[int] = Counter()
         """Steps between a pick and its result -> how many."""
         self.first = dict.fromkeys(("same_id", "again", "never_asked", "unknown"), "")
         """Pick id of the first of each kind."""
         self._ended: set[str] = set()
-        self._by_task: dict[str, dict[str, None]] = {}
         self._groups: set[str] = set()
 
     def take(self, event: Event) -> None:
@@ -49,8 +49,7 @@ class PickEnds:
             if pick.pick_id in self.open or pick.pick_id in self._ended:
                 self._count("same_id", pick.pick_id)
                 continue
-            self.open[pick.pick_id] = (pick.key, decision.step)
-            self._by_task.setdefault(pick.key, {})[pick.pick_id] = None
+            self.open.add(pick.pick_id, pick.key, decision.step)
 
     def _observed(self, result: GroupResult, step: int | None) -> None:
         if result.group_id in self._groups:
@@ -59,10 +58,10 @@ class PickEnds:
         self.results += 1
         if result.pick_id in self._ended:
             self._count("again", str(result.pick_id))
-        oldest = next(iter(self._by_task.get(result.key, ())), None)
-        pick_id = result.pick_id if result.pick_id in self.open else oldest
-        if pick_id is not None:
-            asked = self._close(pick_id)
+        pick_id = self.open.answered(result)
+        asked = self.open.close(pick_id) if pick_id else None
+        if pick_id and asked is not None:
+            self._ended.add(pick_id)
             if step is not None:
                 self.waits[step - asked] += 1
 
@@ -73,20 +72,10 @@ class PickEnds:
 
     def _end(self, pick_id: str, otherwise: str) -> None:
         """End an open pick without a result; `otherwise` counts one that nobody asked for."""
-        if pick_id in self.open:
-            self._close(pick_id)
+        if self.open.close(pick_id) is not None:
+            self._ended.add(pick_id)
         else:
             self._count("again" if pick_id in self._ended else otherwise, pick_id)
-
-    def _close(self, pick_id: str) -> int:
-        """The step at which it was asked for."""
-        key, step = self.open.pop(pick_id)
-        self._ended.add(pick_id)
-        waiting = self._by_task[key]
-        del waiting[pick_id]
-        if not waiting:
-            del self._by_task[key]
-        return step
 
     def _count(self, what: str, pick_id: str) -> None:
         setattr(self, what, getattr(self, what) + 1)

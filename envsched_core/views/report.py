@@ -42,6 +42,7 @@ from .report_words import (
     between,
     count,
     coverage_sentence,
+    guessing_figure,
     guessing_sentence,
     number,
     percent,
@@ -142,7 +143,7 @@ def report(view: RunView, *, step: int | None = None, task: str | None = None, o
     return Report(
         view.name,
         _subtitle(view, told),
-        _figures(found),
+        _figures(found, view.health().last_step),
         _answers(view, found, example, second),
         charts(tables, found.covered, found.saved, decided=told.picks > 0, predicts=found.guesses.predicts),
         example,
@@ -190,16 +191,16 @@ def _subtitle(view: RunView, told: Summary) -> str:
     return f"{kind[0].upper()}{kind[1:]}{who}{simulated}: {count(told.steps)} steps, {count(told.rollouts)} rollouts."
 
 
-def _figures(found: _Found) -> tuple[Figure, ...]:
-    told, saved, guesses = found.told, found.saved, found.guesses
-    known, tells = not math.isnan(saved.saved.mean), guesses.predicts and guesses.informed_from is not None
+def _figures(found: _Found, last_step: int | None) -> tuple[Figure, ...]:
+    told, saved = found.told, found.saved
+    known, sure = not math.isnan(saved.saved.mean), "" if saved.clear else "not clear: "
     ends = " to ".join(f"{end * saved.rollouts:+,.0f}" for end in (saved.saved.low, saved.saved.high))
     return (
         Figure("Groups with mixed rewards", percent(told.informative_share), between(found.share)),
         Figure(
             "Rollouts saved",
             f"{saved.saved.mean * saved.rollouts:+,.0f}" if known else MISSING,
-            f"95 % interval {ends}, against uniform draws" if known else "cannot be told",
+            f"{sure}95 % interval {ends}, against uniform draws" if known else "cannot be told",
         ),
         Figure("Rollouts in flat groups", count(told.wasted_rollouts), f"of {count(told.rollouts)}"),
         Figure("Tasks reached", count(told.tasks_covered), f"of {count(told.tasks)}"),
@@ -208,15 +209,7 @@ def _figures(found: _Found) -> tuple[Figure, ...]:
             number(effective_number(found.environments["visits"].tolist())),
             f"of {count(told.environments)}: so many, equally visited, would be as diverse",
         ),
-        Figure(
-            "Most picks informed",
-            f"from step {guesses.informed_from}" if tells else MISSING,
-            "by the task's own results or tasks like it"
-            if tells
-            else "not at the last step"
-            if guesses.predicts
-            else "it chose without predictions",
-        ),
+        Figure("Stopped guessing", *guessing_figure(found.guesses, last_step)),
     )
 
 

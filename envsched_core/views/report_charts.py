@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 
 import msgspec
+import numpy as np
 import pandas as pd
 
 from envsched_core.bench.chart import Point, curves_svg
@@ -151,7 +152,8 @@ def _calibration(table: pd.DataFrame) -> Chart | None:
 def _coverage(covered: Coverage) -> Chart | None:
     pairs = {"this run": "tasks", "uniform, expected": "uniform_tasks"}
     curves = _lines({name: _curve(covered.table, "step", column) for name, column in pairs.items()})
-    if not curves:
+    ours, theirs = (covered.table[name].to_numpy(dtype=float) for name in pairs.values())
+    if not curves or np.allclose(ours, theirs):  # where no task can come twice, every scheduler reaches as many
         return None
     reading = f"How many of the {covered.tasks:,} tasks were reached, against uniform draws of as many picks."
     return Chart("coverage", "Tasks reached so far", reading, "coverage", "step", "distinct tasks", curves)

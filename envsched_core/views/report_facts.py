@@ -103,8 +103,16 @@ class Guessing(msgspec.Struct, frozen=True):
     """Picks that rested on the task's own results or on those of tasks like it."""
     guesses_until: int | None
     """Last step at which most picks were guesses; None = there was none."""
+    last_guess: int | None
+    """Last step with any guess."""
     informed_from: int | None
     """Step from which on most picks of every step were informed; None = those of the last step were not."""
+    informed_steps: int
+    """Steps at which most picks were informed."""
+    steps: int
+    """Steps with picks."""
+    last_state: str
+    """Evidence state of most picks of the last step; empty without picks."""
     predicts: bool
     """Whether any pick was chosen by a score made of predictions; beside their picks all schedulers keep some."""
 
@@ -146,8 +154,8 @@ def _against_pool(view: RunView) -> Savings:
         FROM groups GROUP BY env, task ORDER BY env, task"""
     )
     how = (
-        f"Every group of the log is on record: uniform draws from its {len(pool):,} tasks are expected to spend this "
-        "share, without any run of them"
+        f"Every group of the log is on record, so what uniform draws from its {len(pool):,} tasks spend on average is "
+        "computed exactly, not drawn"
     )
     return _compared("pool", how, ours, pool)
 
@@ -278,15 +286,21 @@ def guessing(view: RunView) -> Guessing:
     )
     informed = found[list(INFORMED)].sum(axis=1)
     guessed = found["step"][2 * found["guesses"] > found["picks"]]
-    after = found["step"][2 * informed <= found["picks"]].max()  # NaN where there is none
+    ever = found["step"][found["guesses"] > 0]
+    knew = 2 * informed > found["picks"]
+    after = found["step"][~knew].max()  # NaN where there is none
     settled = found["step"] if pd.isna(after) else found["step"][found["step"] > after]
     return Guessing(
-        int(found["picks"].sum()),
-        int(found["guesses"].sum()),
-        int(informed.sum()),
-        int(guessed.iloc[-1]) if len(guessed) else None,
-        int(settled.iloc[0]) if len(settled) else None,
-        bool(used["picks"]),
+        picks=int(found["picks"].sum()),
+        guesses=int(found["guesses"].sum()),
+        informed=int(informed.sum()),
+        guesses_until=int(guessed.iloc[-1]) if len(guessed) else None,
+        last_guess=int(ever.iloc[-1]) if len(ever) else None,
+        informed_from=int(settled.iloc[0]) if len(settled) else None,
+        informed_steps=int(knew.sum()),
+        steps=len(found),
+        last_state=STATES[int(found[list(STATE_COLUMNS)].iloc[-1].to_numpy().argmax())] if len(found) else "",
+        predicts=bool(used["picks"]),
     )
 
 

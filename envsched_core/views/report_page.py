@@ -18,12 +18,12 @@ import pandas as pd
 from markupsafe import Markup
 
 from .csv_table import csv_bytes
-from .report import Report
+from .report import Example, Report
 from .report_charts import printable, svg
+from .report_print import page_png, png
 from .report_print import pdf as print_pdf
-from .report_print import png
 
-__all__ = ["charts_zip", "page", "pdf", "pictures_zip", "tables_zip"]
+__all__ = ["charts", "page", "pdf", "picture", "pictures", "tables", "zipped"]
 
 FOLDER = Path(__file__).parent
 MOST_ROWS = 40
@@ -52,14 +52,29 @@ def page(report: Report) -> str:
         keep_trailing_newline=True,
     )
     example = report.example
-    parts = ("terms", "shares", "evidence")
     return environment.get_template("report.html").render(
         report=report,
         css=Markup((FOLDER / "report.css").read_text(encoding="utf-8")),  # ours
         charts=[_chart(report, chart.key) for chart in report.charts],
-        example=example and {name: _table(getattr(example, name), f"example_{name}.csv") for name in parts},
+        example=example and _taken_apart(example),
         facts=_table(pd.DataFrame(report.facts, columns=["what", "as the run has it"]), ""),
     )
+
+
+SMALL = 1e-6
+"""Terms and shares below it (a tie-break, a source that says nothing) are left out of the page; the files have them."""
+
+
+def _taken_apart(example: Example) -> dict[str, _Table]:
+    """The tables of the example: only what counts in it, and what its terms add up to."""
+    terms = example.terms[example.terms["value"].abs() >= SMALL][["term", "value"]]
+    total = pd.DataFrame([("the score", example.score)], columns=["term", "value"])
+    shares = example.shares[example.shares["share"] >= SMALL]
+    return {
+        "terms": _table(pd.concat([terms, total], ignore_index=True) if len(terms) else terms, "example_terms.csv"),
+        "shares": _table(shares, "example_shares.csv"),
+        "evidence": _table(example.evidence, "example_evidence.csv"),
+    }
 
 
 def _printable(value: Any) -> Any:
@@ -101,24 +116,33 @@ def pdf(report: Report) -> bytes:
     return print_pdf(page(report))
 
 
-def tables_zip(report: Report) -> bytes:
-    """Every table of the report as CSV, the sentences as text beside them."""
-    files = {f"{name}.csv": csv_bytes(table) for name, table in report.tables.items()}
-    return _zipped({"report.txt": _text(report).encode("utf-8", "replace"), **files})
-
-
-def charts_zip(report: Report) -> bytes:
-    """Every chart of the report as an SVG file."""
-    return _zipped({f"{chart.key}.svg": svg(chart).encode("utf-8", "replace") for chart in report.charts})
-
-
-def pictures_zip(report: Report) -> bytes:
-    """Every chart of the report as a PNG file.
+def picture(report: Report) -> bytes:
+    """The whole page as one PNG.
 
     Raises:
-        PrintError: there is no browser, or it did not print.
+        PrintError: there is no browser, or it did not draw.
     """
-    return _zipped({f"{chart.key}.png": png(svg(chart)) for chart in report.charts})
+    return page_png(page(report))
+
+
+def tables(report: Report) -> dict[str, bytes]:
+    """Every table of the report as CSV by file name, the sentences as text beside them."""
+    files = {f"{name}.csv": csv_bytes(table) for name, table in report.tables.items()}
+    return {"report.txt": _text(report).encode("utf-8", "replace"), **files}
+
+
+def charts(report: Report) -> dict[str, bytes]:
+    """Every chart of the report as SVG by file name."""
+    return {f"{chart.key}.svg": svg(chart).encode("utf-8", "replace") for chart in report.charts}
+
+
+def pictures(report: Report) -> dict[str, bytes]:
+    """Every chart of the report as PNG by file name.
+
+    Raises:
+        PrintError: there is no browser, or it did not draw.
+    """
+    return {f"{chart.key}.png": png(svg(chart)) for chart in report.charts}
 
 
 def _text(report: Report) -> str:
@@ -128,7 +152,8 @@ def _text(report: Report) -> str:
     return "\n\n".join([*said, *report.caveats, ""])
 
 
-def _zipped(files: Mapping[str, bytes]) -> bytes:
+def zipped(files: Mapping[str, bytes]) -> bytes:
+    """Files as one ZIP; the same files give the same bytes."""
     target = io.BytesIO()
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, data in files.items():

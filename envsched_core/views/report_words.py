@@ -24,6 +24,7 @@ __all__ = [
     "between",
     "count",
     "coverage_sentence",
+    "guessing_figure",
     "guessing_sentence",
     "kind_caveat",
     "number",
@@ -153,26 +154,54 @@ def guessing_sentence(found: Guessing, last_step: int | None) -> str:
         return "There is no decision in this run, so nothing was guessed."
     if not found.predicts:
         return "It chose without predictions: it neither guessed nor stopped."
+    ended = found.guesses_until is None or found.guesses_until != last_step
     if found.guesses_until is None:
-        guessed = "It hardly guessed at all: at no step were most picks guesses"
-    elif found.guesses_until == last_step:
-        guessed = "At the last step most picks were guesses"
+        text = "It hardly guessed at all: at no step were most picks guesses"
+    elif ended:
+        text = f"After step {found.guesses_until}, the last one at which most picks were guesses"
     else:
-        guessed = f"After step {found.guesses_until}, the last one at which most picks were guesses"
-    if found.guesses_until is not None and found.guesses_until == last_step:
-        informed = "so far it has not stopped"
-    elif found.informed_from is None:
-        informed = "at the last step most did not rest on the task's own results or on tasks like it"
-    else:
-        informed = (
+        text = "At the last step most picks were guesses"
+    if ended and found.last_guess not in (None, found.guesses_until):
+        text += f" (the very last guess was at step {found.last_guess})"
+    return (
+        f"{text}; {_informed(found) if ended else 'so far it has not stopped'}. Over the whole run "
+        f"{percent(found.guesses / found.picks)} of the picks were guesses (by score, with nothing known, not even of "
+        f"the environment) and {percent(found.informed / found.picks)} rested on the task or on tasks like it."
+    )
+
+
+LAST_STATES = {
+    "prior only": "nothing that was observed",
+    "environment only": "results of their environment, not of tasks like them",
+}
+
+
+def _informed(found: Guessing) -> str:
+    """Since when, or how often, most picks rested on the task or on tasks like it."""
+    if found.informed_from is not None:
+        return (
             f"from step {found.informed_from} on, most picks of every step rested on the task's own results or on "
             "tasks like it"
         )
-    return (
-        f"{guessed}; {informed}. Over the whole run {percent(found.guesses / found.picks)} of the picks were guesses "
-        f"(by score, with nothing known, not even of the environment) and {percent(found.informed / found.picks)} "
-        "rested on the task or on tasks like it."
+    text = (
+        f"at {found.informed_steps:,} of {_several(found.steps, 'step')} most picks rested on the task's own results "
+        "or on tasks like it, not at the last one"
     )
+    rested = LAST_STATES.get(found.last_state)
+    return f"{text}, where most rested on {rested}" if rested else text
+
+
+def guessing_figure(found: Guessing, last_step: int | None) -> tuple[str, str]:
+    """Value and note of the headline figure."""
+    if not found.picks or not found.predicts:
+        return MISSING, "it chose without predictions" if found.picks else "there is no decision"
+    note = (
+        f"{percent(found.guesses / found.picks)} of all picks were guesses, {percent(found.informed / found.picks)} "
+        "rested on the task or on tasks like it"
+    )
+    if found.guesses_until is None:
+        return "from the start", note
+    return ("not yet" if found.guesses_until == last_step else f"after step {found.guesses_until}"), note
 
 
 def starved_sentence(table: pd.DataFrame, *, decided: bool) -> str:
@@ -185,13 +214,22 @@ def starved_sentence(table: pd.DataFrame, *, decided: bool) -> str:
     if not len(starved):
         text = f"None: each of {_several(len(table), 'environment')} got at least {STARVED:.0%} of the {what} that "
         rest = f"; {_several(never, 'environment')} so small that none was to be expected got none" if never else ""
-        return f"{text}uniform draws would have given{rest}."
+        return f"{text}uniform draws would have given{rest}.{_least(table, what)}"
     names = ", ".join(_named(row) for row in starved.head(NAMED).itertuples(index=False))
     more = f", and {len(starved) - NAMED:,} more" if len(starved) > NAMED else ""
     return (
         f"{len(starved):,} of {_several(len(table), 'environment')} got less than {STARVED:.0%} of the {what} that "
         f"uniform draws would have given: {names}{more}.{_worth(starved, table)}"
     )
+
+
+def _least(table: pd.DataFrame, what: str) -> str:
+    """Who came closest to being starved; empty where none was to get any."""
+    known = table[table["visits"] > 0]
+    if len(known) < 2:
+        return ""
+    row = next((known.iloc[(known["visits"] / known["expected"]).argsort()]).itertuples(index=False))
+    return f" Fewest, against that: {_named(row)} {what}."
 
 
 def _named(row: object) -> str:

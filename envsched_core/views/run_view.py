@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Mapping, Sequence
-from itertools import islice
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_args
 
@@ -24,8 +23,9 @@ from envsched_core.config import Config
 from envsched_core.errors import DamagedError, EnvSchedError, UnknownTaskError
 from envsched_core.graph import DualRelationGraph
 from envsched_core.records import Decision, EvidenceState, GroupResult, OutcomeCode, Rollout, TaskSpec
-from envsched_core.store import Manifest, Problem, RunReader, StepScores
+from envsched_core.store import Located, Manifest, Problem, RunReader, StepScores
 
+from .gaps import Numbers
 from .intake import Intake
 from .soundness import graph_fault, out_of_range, scores_fault
 from .tables import create, insert, task_row, unpack
@@ -37,8 +37,12 @@ OUTCOME_CODES: tuple[str, ...] = get_args(OutcomeCode)
 
 BLOCK = 2000
 """Events taken in by one insert."""
+LONG_BYTES = 4 * 2**20
+"""A reading of more than this is told to whoever waits for it."""
 
 Params = Sequence[Any] | Mapping[str, Any]
+Told = Callable[[int, int], None]
+"""Called with (bytes read, bytes there are)."""
 
 
 class Health(msgspec.Struct, frozen=True):
@@ -76,6 +80,8 @@ class RunView:
         """
         self.path = Path(path)
         self.version = 0
+        self.reading: tuple[int, int] | None = None
+        """Bytes read and bytes there are, while somebody takes in many; what is shown meanwhile is not the whole."""
         self._lock = threading.Lock()
         self._source: RunView | None = None
         self._reset()
@@ -101,11 +107,15 @@ class RunView:
         self._connection = duckdb.connect(":memory:")
         create(self._connection)
         self._offset = 0
+        self._whole = True
+        """Rows and offset agree."""
         self._specs: list[TaskSpec] = []
         self._nodes: dict[str, int] = {}
         self._envs: dict[str, int] = {}
         self._env_of: NDArray[np.int64] = np.zeros(0, dtype=np.int64)
         self._means: dict[int, NDArray[np.float64]] = {}
+        self.numbers = Numbers()
+        """Whether the event numbers go on by one."""
         self._refused: list[Problem] = []
         """Lines whose numbers cannot be."""
         self._faults: dict[str, str] = {}
@@ -113,32 +123,44 @@ class RunView:
 
     # ------------------------------------------------------------------ tailing
 
-    def poll(self) -> bool:
+    def poll(self, told: Told | None = None) -> bool:
         """Take in what was written since the last call; True when anything was.
+
+        A long reading calls `told` after every block. Whatever `told` raises ends the reading there: what was read
+        stays, and the next call goes on behind it.
 
         Raises:
             FormatVersionError: a newer version wrote an event. DamagedError: the catalogue cannot be read.
         """
         if not self._lock.acquire(blocking=False):
             return False
+        begin = self.version
         try:
-            changed = self._take_all()
-            self.version += changed
-            return changed
+            if self._replaced():
+                self._reset()
+                self.version += 1
+            size = self.reader.size()
+            for done in self._take_new():
+                self.version = begin + 1
+                if size - done > 0 and size > LONG_BYTES:
+                    self._tell(told, done, size)
+            return self.version > begin
         except BaseException:
-            # Rows and offset must move together: whatever went wrong, start over from the first line.
-            self._reset()
+            if not self._whole:  # rows and offset must move together: start over from the first line
+                self._reset()
             raise
         finally:
+            self.reading = None
             self._lock.release()
 
-    def _take_all(self) -> bool:
-        if self.reader.size() < self._offset or self._stamp() != self._read_stamp:
-            # A shorter log, or another manifest (an import writes its reward ranges last): read all of it anew.
-            self._reset()
-            self._take_new()
-            return True
-        return self._take_new()
+    def _tell(self, told: Told | None, done: int, size: int) -> None:
+        self.reading = done, size
+        if told is not None:
+            told(done, size)
+
+    def _replaced(self) -> bool:
+        """A shorter log, or another manifest (an import writes its reward ranges last): all of it is read anew."""
+        return self.reader.size() < self._offset or self._stamp() != self._read_stamp
 
     def _stamp(self) -> tuple[int, int]:
         """Tells one manifest from another without reading it."""
@@ -148,22 +170,47 @@ class RunView:
             return 0, 0
         return found.st_mtime_ns, found.st_ino
 
-    def _take_new(self) -> bool:
+    def _take_new(self) -> Iterator[int]:
+        """Take in what is new, block by block; the offset behind each, where rows and offset agree."""
         if self.reader.size() == self._offset:
-            return False
-        begin, events = self._offset, self.reader.events(self._offset)
-        while block := list(islice(events, BLOCK)):
+            return
+        begin, events = self._offset, self._numbered(self.reader.events(self._offset))
+        self._whole = False
+        while block := self._next_block(events):
             for located in block:
                 if fault := out_of_range(located.event):
-                    self._refused.append(Problem(located.segment, located.line, 0, fault))
+                    self._refused.append(Problem(located.segment, located.line, located.offset, fault))
                 else:
                     self._intake.take(located.event)
             if any(located.event.kind == "registered" for located in block):
                 self._catalogue()
             self._store()
-            self._offset = self.reader.offset
+            begin = self._offset = self.reader.offset
+            self._whole = True
+            yield self._offset
+            self._whole = False
         self._offset = self.reader.offset
-        return self._offset > begin
+        self._whole = True
+        if self._offset > begin:  # lines of which nothing could be read
+            yield self._offset
+
+    def _next_block(self, events: Iterator[Located]) -> list[Located]:
+        """The next BLOCK events; a decision is worth as many events as it has candidates."""
+        block: list[Located] = []
+        room = BLOCK
+        for located in events:
+            block.append(located)
+            room -= len(located.event.data.candidates) if isinstance(located.event.data, Decision) else 1
+            if room <= 0:
+                break
+        return block
+
+    def _numbered(self, events: Iterator[Located]) -> Iterator[Located]:
+        """The same events, their numbers followed as they are read: what is passed over counts where it stands."""
+        for located in events:
+            unread = len(self.reader.problems) + sum(self.reader.unknown_kinds.values())
+            self.numbers.take(located.event.seq, located.segment, located.line, located.offset, unread)
+            yield located
 
     def _catalogue(self) -> None:
         specs = self.reader.tasks()

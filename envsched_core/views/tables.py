@@ -71,7 +71,7 @@ TABLES: dict[str, dict[str, str]] = {
         "payload": "BLOB",  # the whole Decision, see `pack`
     },
     "candidates": {
-        "candidate": "INTEGER",  # 0-based number in the run; what terms, shares and evidence point to
+        "candidate": "INTEGER",  # 0-based number in the run; what terms and shares point to
         "decision": "INTEGER",
         "step": "BIGINT",
         "env": "VARCHAR",
@@ -95,18 +95,6 @@ TABLES: dict[str, dict[str, str]] = {
     },
     "terms": {"candidate": "INTEGER", "name": "VARCHAR", "value": "DOUBLE"},
     "shares": {"candidate": "INTEGER", "source": "VARCHAR", "share": "DOUBLE"},
-    "evidence": {
-        "candidate": "INTEGER",
-        "ordinal": "INTEGER",
-        "env": "VARCHAR",
-        "task": "VARCHAR",
-        "relation": "VARCHAR",
-        "weight": "DOUBLE",
-        "share": "DOUBLE",
-        "mean": "DOUBLE",
-        "rollouts": "DOUBLE",
-        "last_step": "BIGINT",
-    },
     "quotas": {
         "decision": "INTEGER",
         "step": "BIGINT",
@@ -235,14 +223,13 @@ def decision_rows(decision: Decision, number: int, ask: int, first: int) -> Rows
 
 
 def _candidate_rows(numbered: Iterable[tuple[int, Candidate]], decision: int, step: int) -> Rows:
-    rows: Rows = {"candidates": [], "terms": [], "shares": [], "evidence": []}
+    rows: Rows = {"candidates": [], "terms": [], "shares": []}
     for i, c in numbered:
         place = (i, decision, step, c.env, c.task, c.kept_as, c.outcome, c.position, c.pick_id)
         belief = (c.score, c.rank, c.mean, c.variance, c.sd, c.low, c.high, c.usable, c.rollouts)
         rows["candidates"].append((*place, *belief, c.state, c.groups, c.last_step))
         rows["terms"].extend((i, name, value) for name, value in c.terms.items())
         rows["shares"].extend((i, source, share) for source, share in c.shares.items())
-        rows["evidence"].extend((i, k, *msgspec.structs.astuple(e)) for k, e in enumerate(c.evidence))
     return rows
 
 

@@ -19,7 +19,8 @@ from envsched_core.errors import ContractError, DamagedError, UnknownTaskError
 from envsched_core.records import Decision
 from envsched_core.replay.pool import Progress
 from envsched_core.replay.smallest import Smallest, smallest_change
-from envsched_core.replay.what_if import Setting, Walk, WhatIf, settings_of, what_if
+from envsched_core.replay.walk import Walk
+from envsched_core.replay.what_if import Setting, WhatIf, settings_of, what_if
 
 from .run_view import RunView
 

@@ -1,0 +1,159 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from page_runs import app, shown_page, write_runs
+from small_run import write_run
+
+from envsched_core import views
+from envsched_core.views.run_view import RunView
+
+pytest.importorskip("streamlit")
+parts = pytest.importorskip("envsched_dashboard.parts")
+page = pytest.importorskip("envsched_dashboard.app_pages.variance")
+figures = pytest.importorskip("envsched_dashboard.variance_charts")
+
+from streamlit.testing.v1 import AppTest  # noqa: E402  (after the skips)
+
+EVIL = "<a href='x'>$x$ %{y}</a>"
+
+# A thread that Streamlit leaves to the garbage collector at exit.
+pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory) -> Path:
+    folder = write_runs(tmp_path_factory.mktemp("app"))
+    write_run(folder / "longer", steps=8)
+    return folder
+
+
+def visit(runs: Path, monkeypatch: pytest.MonkeyPatch, **values: object) -> AppTest:
+    return shown_page(app(runs, monkeypatch), "variance", **values)
+
+
+def opened(path: Path) -> RunView:
+    view = RunView(path)
+    view.poll()
+    return view
+
+
+def captions(test: AppTest) -> str:
+    return "\n".join(caption.value for caption in test.caption)
+
+
+def test_the_page_judges_the_predictions_by_evidence_state(runs, monkeypatch):
+    view = opened(runs / "longer")
+    test = visit(runs, monkeypatch, run="longer")
+    ranks, inside = views.rank_correlations(view).iloc[0], views.interval_coverage(view)
+    said = captions(test)
+    assert f"Spearman's {ranks['correlation']:.2g} over {ranks['groups']} groups" in said
+    assert f"{inside['inside'].iloc[0]:.0%} against 90 % nominal" in said
+    table = next(d.value for d in test.dataframe if "nominal" in d.value.columns)
+    assert table["groups"].tolist() == inside["groups"].tolist()
+    curve = [d.value for d in test.dataframe if "from_predicted" in d.value.columns]
+    assert [set(t["state"]) & {"all picks"} for t in curve] == [{"all picks"}, set()]
+
+
+def test_filters_narrow_the_judgement_or_say_that_too_little_is_left(runs, monkeypatch):
+    test = visit(runs, monkeypatch, run="longer", env=["env0", "env1"])
+    assert "Observed picks that pass the filters" in captions(test)
+    test = visit(runs, monkeypatch, run="longer", outcome=["too_similar"])
+    assert any("Fewer than 16 observed picks" in info.value for info in test.info)
+    assert any("No cell has a value" in info.value for info in test.info) or "pass the filters" in captions(test)
+
+
+@pytest.mark.parametrize("view", ["Predicted", "Observed", "Observed - predicted"])
+def test_one_environment_shows_its_tasks_and_the_way_back(runs, monkeypatch, view):
+    test = visit(runs, monkeypatch, run="demo", step=2, env=["env1"], view=view)
+    assert any(text.value == "Tasks of env1, step 2 marked." for text in test.text)
+    test.button(key="all_environments").click().run()
+    assert test.multiselect(key="env").value == []
+    assert "Click a cell for the tasks of its environment" in captions(test)
+
+
+def test_columns_and_what_a_cell_holds_are_chosen(runs, monkeypatch):
+    test = visit(runs, monkeypatch, run="longer", together="Largest", span="5 steps")
+    said = captions(test)
+    assert "Largest predicted variance over all tasks" in said
+    assert "Each column puts 5 steps together" in said
+    test = visit(runs, monkeypatch, run="longer", state=["own history"])
+    assert "Only tasks that pass the filters" in captions(test)
+
+
+def test_a_cell_leads_to_its_tasks_and_a_task_to_its_decision(runs, monkeypatch):
+    grid = views.variance_grid(opened(runs / "demo"))
+    asked: list[tuple[str, dict[str, object]]] = []
+    monkeypatch.setattr(parts, "go_to", lambda to, **values: asked.append((to, values)))
+    page._open_environment(grid, 1 * len(grid.steps) + 2)
+    tasks = views.task_grid(opened(runs / "demo"), "env1", span=2)
+    row, column = map(int, np.argwhere(tasks.picked_at == 1)[0])
+    page._open_task(tasks, row * len(tasks.steps) + column)
+    page._open_task(tasks, int(np.argwhere(tasks.picked_at[:, 1] < 0)[0, 0]) * len(tasks.steps) + 1)
+    assert asked[0] == ("variance", {"step": 2, "env": [grid.envs[1]]})
+    assert asked[1] == ("decision", {"step": 1, "task": f"env1::{tasks.tasks[row]}"})
+    assert asked[2][1]["step"] == 2
+
+
+@pytest.mark.parametrize("run", ["log", "stepless", "new"])
+def test_runs_without_decisions_show_what_there_is(runs, monkeypatch, run):
+    test = visit(runs, monkeypatch, run=run)
+    said = "\n".join(info.value for info in test.info)
+    assert {"log": "no decision was recorded", "stepless": "carry no step", "new": "no events with a step"}[run] in said
+    assert not [d for d in test.dataframe if "nominal" in d.value.columns]
+
+
+# ---------------------------------------------------------------------- figures
+
+
+def values() -> np.ndarray:
+    return np.array([[0.1, np.nan, 0.0], [np.nan, 0.0, np.nan]], dtype=np.float32)
+
+
+def test_not_observed_is_a_colour_and_a_word_of_its_own():
+    figure = figures.cells(["a", EVIL], [0, 1, 2], values(), span=1, kind="observed", chosen=1)
+    heat, overlay, legend, blank = figure.data
+    assert np.isnan(heat.z[0][1])
+    assert heat.z[0][2] == 0.0
+    assert list(overlay.customdata) == [0, 2, 4]
+    assert (np.isfinite(blank.z) == np.isnan(heat.z)).all()
+    assert blank.colorscale[0][1] == figures.NO_DATA
+    assert "not observed" in legend.name
+    assert "not observed" in blank.hovertemplate
+    assert "<a href" not in figure.to_json()
+
+
+def test_a_full_grid_names_no_gap_and_a_chosen_step_outside_is_not_marked():
+    whole = np.zeros((1, 2), dtype=np.float32)
+    figure = figures.cells(["a"], [4, 6], whole, span=2, kind="predicted", chosen=9)
+    assert len(figure.data) == 2
+    assert not figure.layout.shapes
+    assert figures.cells(["a"], [4, 6], whole, span=2, kind="predicted", chosen=7).layout.shapes
+
+
+def test_a_dot_on_a_pick_is_a_click_on_its_cell():
+    picks = np.array([[1, 0, 0], [0, 1, 2]], dtype=np.int32)
+    told = figures.cells(["a", "b"], [0, 1, 2], values(), span=1, kind="predicted", picks=picks)
+    assert list(told.data[-1].customdata) == [0, 4, 5]
+    seen = figures.cells(["a", "b"], [0, 1, 2], values(), span=1, kind="observed", picks=picks)
+    assert (seen.data[-1].name, list(seen.data[-1].customdata)) == ("picked, no result", [5])
+
+
+def test_sentences_say_what_is_missing():
+    ranks = pd.DataFrame({"correlation": [np.nan], "groups": [20], "right": [np.nan]})
+    assert "no order to judge" in page.rank_sentence(ranks)
+    within = pd.DataFrame(
+        {"interval": ["group", "task"], "inside": [0.9, 0.5], "right": [0.95, 0.6], "binary": [0.25, 0.25]}
+    )
+    assert "rewards of 0 and 1, as 25% of" in page.within_sentence(within)
+    assert "3 steps" in page.grid_caption("difference", "largest", 3, filtered=False)
+
+
+def test_a_log_without_steps_leads_from_environment_to_tasks(runs, monkeypatch):
+    test = visit(runs, monkeypatch, run="stepless", env=["env1"])
+    assert any(text.value == "Tasks of env1." for text in test.text)
+    table = next(d.value for d in test.dataframe if "task" in d.value.columns)
+    assert (len(table), table["groups"].sum()) == (12, 12)
