@@ -74,7 +74,7 @@ def test_torn_gzip_keeps_what_came_before(tmp_path):
     (tmp_path / "log").write_bytes(whole[: len(whole) // 2])
     report = read(tmp_path / "log").report
     assert report.kept > 100
-    assert "the gzip file ends early" in report.drop_reasons
+    assert "the packed file ends early" in report.drop_reasons
 
 
 @pytest.mark.parametrize("value", [None, float("nan"), float("inf"), "", "NaN", "null"])

@@ -11,12 +11,20 @@ import typer
 from envsched_core.bench.assess import Assessment, assess
 from envsched_core.errors import ConfigError, StoreError
 from envsched_core.evaluate import Interval
-from envsched_core.importers import FORMATS, ImportOptions, import_run, report_lines
+from envsched_core.importers import (
+    FORMATS,
+    Carries,
+    ImportOptions,
+    carried,
+    import_run,
+    list_formats,
+    report_lines,
+)
 from envsched_core.store import Manifest, list_runs
 
 from .output import Json, bar, number, print_json, say, table
 
-__all__ = ["Env", "Format", "Map", "Reward", "Tasks", "Tools", "add_to", "options_from"]
+__all__ = ["Env", "EnvRule", "Format", "JoinFile", "Map", "Reward", "Tasks", "Tools", "add_to", "options_from"]
 
 Paths = Annotated[
     list[Path], typer.Argument(metavar="PATH...", help="Files or folders of one log.", show_default=False)
@@ -25,6 +33,23 @@ Format = Annotated[
     str | None, typer.Option("--format", metavar="F", help=f"{', '.join(FORMATS)}; by content when not given.")
 ]
 Env = Annotated[str | None, typer.Option("--env", metavar="E", help="Environment, where the log names none.")]
+EnvRule = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--env-rule",
+        metavar="NAME=PATTERN",
+        help="Environment of rows whose prompt the pattern is found in; path:PATTERN looks at the file's path, \\1 in "
+        "NAME is the pattern's first group. Repeatable; the first found counts.",
+    ),
+]
+JoinFile = Annotated[
+    str | None,
+    typer.Option(
+        "--join",
+        metavar="COLUMN=FILE",
+        help="Table with a column that the log has too; its rows name environment, task, text or tools.",
+    ),
+]
 Tasks = Annotated[
     Path | None,
     typer.Option("--tasks", metavar="FILE", help="Task list: texts, tools, calls; joined by environment and task."),
@@ -46,42 +71,97 @@ def options_from(
     tools: Path | None,
     pairs: list[str] | None,
     reward: str | None,
+    rules: list[str] | None = None,
+    join: str | None = None,
 ) -> ImportOptions:
     """What the options of a command say of a log.
 
     Raises:
-        ConfigError: a --map is no FIELD=COLUMN.
+        ConfigError: a --map, --env-rule or --join is not of its form.
     """
-    mapping = {}
-    for pair in pairs or ():
-        field, sign, column = pair.partition("=")
-        if not sign or not field or not column:
-            raise ConfigError(f"--map {pair}: write FIELD=COLUMN, for instance --map reward=score")
-        mapping[field] = column
-    return ImportOptions(format=format, env=env, tasks=tasks, tools=tools, mapping=mapping, reward=reward)
+    mapping = dict(_pair("--map", pair, "FIELD=COLUMN, for instance --map reward=score") for pair in pairs or ())
+    by_pattern = tuple(
+        _pair("--env-rule", rule, "NAME=PATTERN, for instance --env-rule 'shop=You are a retail agent'")
+        for rule in rules or ()
+    )
+    column, file = _pair("--join", join, "COLUMN=FILE, for instance --join index=train.parquet") if join else ("", "")
+    return ImportOptions(
+        format=format,
+        env=env,
+        tasks=tasks,
+        tools=tools,
+        mapping=mapping,
+        reward=reward,
+        env_rules=by_pattern,
+        join=(column, Path(file)) if column else None,
+    )
+
+
+def _pair(option: str, given: str, form: str) -> tuple[str, str]:
+    """Both sides of the first equals sign.
+
+    Raises:
+        ConfigError: one is empty.
+    """
+    left, sign, right = given.partition("=")
+    if not sign or not left or not right:
+        raise ConfigError(f"{option} {given}: write {form}")
+    return left, right
 
 
 def import_(
-    paths: Paths,
-    out: Annotated[Path, typer.Option("--out", metavar="RUN", help="Run folder to write; must not hold anything.")],
+    paths: Annotated[
+        list[Path] | None, typer.Argument(metavar="PATH...", help="Files or folders of one log.", show_default=False)
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="RUN", help="Run folder to write; must not hold anything.")
+    ] = None,
     format: Format = None,
     env: Env = None,
     tasks: Tasks = None,
     tools: Tools = None,
     map: Map = None,
     reward: Reward = None,
+    env_rule: EnvRule = None,
+    join: JoinFile = None,
     rollouts: Annotated[bool, typer.Option(help="Keep messages and calls, to be read on demand.")] = True,
+    list_: Annotated[bool, typer.Option("--list", help="List the formats and what each carries, and leave.")] = False,
     json: Json = False,
 ) -> None:
-    """Read a log into a run folder and report on what it holds."""
-    options = msgspec.structs.replace(options_from(format, env, tasks, tools, map, reward), keep_rollouts=rollouts)
+    """Read a log into a run folder and report on what it holds; a log that only lists tasks becomes a catalogue."""
+    if list_:
+        return _print_formats(json)
+    if not paths or out is None:
+        raise ConfigError("envsched import takes PATH... and --out RUN; --list shows the formats")
+    options = options_from(format, env, tasks, tools, map, reward, env_rule, join)
+    options = msgspec.structs.replace(options, keep_rollouts=rollouts)
     with bar("importing") as progress:
         report = import_run(paths, out, options, progress)
     if json:
         return print_json({"run": str(out), **msgspec.to_builtins(report)})
     for line in report_lines(report):
         say(line)
+    if not report.groups:
+        return say(f"written to {out}: tasks and their graph, nothing to replay; next: envsched dashboard {out.parent}")
     say(f"written to {out}; next: envsched replay {out} --out {out}-replay")
+
+
+MARKS = {"yes": "yes", "some": "some", "no": "-"}
+
+
+def _print_formats(json: bool) -> None:
+    """Every format by name: what it is, what its logs carry, and what to know of them."""
+    about, carries = list_formats(), carried()
+    fields = [name for name in Carries.__struct_fields__ if name != "limits"]
+    if json:
+        return print_json(
+            {name: {"about": about[name], **msgspec.structs.asdict(carries[name])} for name in carries},
+        )
+    head = ["format", *(name.replace("_", " ") for name in fields)]
+    table([head, *([name, *(MARKS[getattr(found, key)] for key in fields)] for name, found in carries.items())])
+    say()
+    for name, found in carries.items():
+        say(f"{name}: {about[name]}" + (f"; {found.limits}" if found.limits else ""))
 
 
 def assess_(
@@ -92,11 +172,13 @@ def assess_(
     tools: Tools = None,
     map: Map = None,
     reward: Reward = None,
+    env_rule: EnvRule = None,
+    join: JoinFile = None,
     seeds: Annotated[int | None, typer.Option(min=1, help="Replays of each scheduler; more on small logs.")] = None,
     json: Json = False,
 ) -> None:
     """The verdict on a log (or run folder): how much was wasted, what would have been avoided, how sure that is."""
-    options = options_from(format, env, tasks, tools, map, reward)
+    options = options_from(format, env, tasks, tools, map, reward, env_rule, join)
     with bar("assessing") as progress:
         found, report = assess(paths, options, seeds=seeds, progress=progress)
     if json:

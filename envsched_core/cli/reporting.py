@@ -19,11 +19,17 @@ if TYPE_CHECKING:  # read models load pandas and duckdb, which no other command 
 
 __all__ = ["add_to"]
 
-Out = Annotated[Path | None, typer.Option("--out", metavar="FILE", help="HTML page to write; opens from disk.")]
-Tables = Annotated[Path | None, typer.Option("--tables", metavar="ZIP", help="All tables as CSV.")]
-Charts = Annotated[Path | None, typer.Option("--charts", metavar="ZIP", help="All charts as SVG.")]
-Pictures = Annotated[Path | None, typer.Option("--png", metavar="ZIP", help="All charts as PNG; needs a browser.")]
-Pdf = Annotated[Path | None, typer.Option("--pdf", metavar="FILE", help="The page as PDF; needs a browser.")]
+Out = Annotated[
+    Path | None,
+    typer.Option("--out", metavar="FILE", help="The page: .html opens from disk; .pdf and .png need a browser."),
+]
+Tables = Annotated[
+    Path | None, typer.Option("--tables", metavar="DIR", help="All tables as CSV; NAME.zip for one ZIP.")
+]
+Charts = Annotated[Path | None, typer.Option("--charts", metavar="DIR", help="All charts as SVG; or NAME.zip.")]
+Pictures = Annotated[
+    Path | None, typer.Option("--png", metavar="DIR", help="All charts as PNG; or NAME.zip. Needs a browser.")
+]
 
 
 def report(
@@ -35,7 +41,6 @@ def report(
     tables: Tables = None,
     charts: Charts = None,
     png: Pictures = None,
-    pdf: Pdf = None,
     json: Json = False,
 ) -> None:
     """A report for people who were not there: figures, answers, charts, caveats. Without a file to write, its text."""
@@ -43,10 +48,10 @@ def report(
     found: Report = views.report(
         _opened(views, run), step=step, task=task, other=None if against is None else _opened(views, against)
     )
-    asked = {"html": out, "tables": tables, "charts": charts, "png": png, "pdf": pdf}
+    asked = {"page": out, "tables": tables, "charts": charts, "pictures": png}
     wanted = {kind: path for kind, path in asked.items() if path is not None}
     for kind, path in wanted.items():
-        _write(path, _made(found, kind))
+        _make(found, kind, path)
     if json:
         return print_json(_plain(found) | {"written": {kind: str(path) for kind, path in wanted.items()}})
     if not wanted:
@@ -62,13 +67,18 @@ def _opened(views: Any, run: Path) -> Any:
     return view
 
 
-def _made(found: Report, kind: str) -> bytes:
-    """One file of a report."""
-    module = _page_module()
-    makers = {"tables": "tables_zip", "charts": "charts_zip", "png": "pictures_zip", "pdf": "pdf"}
-    if kind == "html":
-        return str(module.page(found)).encode("utf-8")
-    return bytes(getattr(module, makers[kind])(found))
+def _make(found: Report, kind: str, path: Path) -> None:
+    """Write one file, or one folder, of a report."""
+    module, ending = _page_module(), path.suffix.lower()
+    if kind == "page":
+        how = {".pdf": module.pdf, ".png": module.picture}.get(ending)
+        return _write(path, how(found) if how else str(module.page(found)).encode("utf-8"))
+    files: dict[str, bytes] = getattr(module, kind)(found)
+    if ending == ".zip":
+        return _write(path, module.zipped(files))
+    for name, data in files.items():
+        _write(path / name, data, within=path)
+    return None
 
 
 def _page_module() -> Any:
@@ -85,11 +95,14 @@ def _page_module() -> Any:
     return importlib.import_module("envsched_core.views.report_page")
 
 
-def _write(path: Path, data: bytes) -> None:
+def _write(path: Path, data: bytes, within: Path | None = None) -> None:
+    """`within`: a folder that is made where there is none."""
     try:
+        if within is not None:
+            within.mkdir(exist_ok=True)
         path.write_bytes(data)
     except OSError as error:
-        raise StoreError(f"{path} cannot be written: {error.strerror}; name another file") from error
+        raise StoreError(f"{path} cannot be written: {error.strerror}; name another place") from error
 
 
 def _plain(found: Report) -> dict[str, Any]:

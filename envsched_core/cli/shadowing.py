@@ -20,7 +20,7 @@ from envsched_core.importers import ImportOptions
 from envsched_core.shadow import Shadow, ShadowPlan, ShadowStep
 from envsched_core.shadow import follow as steps_of
 
-from .logs import Env, Format, Map, Reward, Tasks, Tools, options_from
+from .logs import Env, EnvRule, Format, JoinFile, Map, Reward, Tasks, Tools, options_from
 from .output import ConfigFile, Json, SetOption, number, say, settings_from
 
 __all__ = ["add_to"]
@@ -42,6 +42,8 @@ def follow(
     tools: Tools = None,
     map: Map = None,
     reward: Reward = None,
+    env_rule: EnvRule = None,
+    join: JoinFile = None,
     scheduler: Annotated[
         str | None, typer.Option(metavar="NAME", help=f"Who is asked: {', '.join(NAMES)}; else envsched.")
     ] = None,
@@ -66,7 +68,7 @@ def follow(
     json: Json = False,
 ) -> None:
     """Follow a log that grows: what EnvSched would have picked at each step, beside what was trained on."""
-    options = options_from(format, env, tasks, tools, map, reward)
+    options = options_from(format, env, tasks, tools, map, reward, env_rule, join)
     plan = ShadowPlan(scheduler, batch_size, group_size, rollouts, settings_from(config, set))
     _run(log, out, options, plan, json, _Times(interval, settle, until_idle, at_end is AtEnd.stop))
 

@@ -1,8 +1,16 @@
-"""What passes between a reader and the rest of the importers: rows, dropped rows, options.
+"""What passes between a reader and the rest of the importers: rows, dropped rows, listed tasks, options.
 
-A reader is a module with five names: `ABOUT` (one line), `NEEDS` (fields that every such file has), `COMPANIONS`
-(files read beside a log), `claims(head, options)` (is this file mine, by content) and `read(source, context)` (its
-rows, one by one). Adding a format is adding such a module and a line in formats.py. Nothing here opens a file.
+A reader is a module with six names: `ABOUT` (one line), `CARRIES` (what such logs tell), `NEEDS` (fields that every
+such file has), `COMPANIONS` (files read beside a log), `claims(head, options)` (is this file mine, by content) and
+`read(source, context)` (its rows, one by one). Adding a format is adding such a module and a line in formats.py.
+
+A reader of a catalogue yields `Listed` tasks (`as_listed`) beside rows, or in their place: a log that lists tasks
+and has no row becomes a run folder with a catalogue, its graph and no group. A log that does not name environment or
+task gives `Row`s with an empty `env` or `task`, and `as_rows` an `Identity` (identity.py), which fills them in by the
+user's rules: a mapped column, the join file, a pattern on prompt or path, `--env`, for the task a hash of its prompt.
+
+`Head.kind` says how to read a file (files.py): `records(source, head.kind)` for lines, arrays, CSV, Parquet and a
+single object; `items_of(source, KEY)` for an array inside one large object. Nothing here opens a file.
 """
 
 from __future__ import annotations
@@ -10,16 +18,33 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 import msgspec
 
-from envsched_core.records import Message, Place, Tool, ToolCall
+from envsched_core.records import Message, Place, TaskSpec, Tool, ToolCall
 
+from .catalogue import Join
 from .files import Head, Record, Source
 from .values import Given, RowError, parted, restored
 
-__all__ = ["Context", "Drop", "ImportOptions", "Notes", "Reader", "Row", "RowError", "as_rows"]
+__all__ = [
+    "Carries",
+    "Context",
+    "Drop",
+    "ImportOptions",
+    "Level",
+    "Listed",
+    "Notes",
+    "Reader",
+    "Row",
+    "RowError",
+    "as_listed",
+    "as_rows",
+    "side_files",
+]
+
+Level = Literal["yes", "some", "no"]
 
 NAMES = ("env", "task", "group", "policy_version", "verifier")
 """Fields of a row that are ids."""
@@ -38,12 +63,21 @@ class Drop(msgspec.Struct, frozen=True):
     reason: str
 
 
+class Listed(NamedTuple):
+    """A task that a log lists, whether it was rolled out or not."""
+
+    place: Place
+    task: TaskSpec
+
+
 class Row(msgspec.Struct):
     """One row of a log: one rollout, or a whole group when the log gives a list of rewards."""
 
     place: Place
     env: str
+    """Empty when the log does not name it: `as_rows` asks its `Identity`."""
     task: str
+    """Empty when the log does not name it."""
     rewards: tuple[float | None, ...]
     """One per rollout; None = missing."""
     group: str | None = None
@@ -93,6 +127,45 @@ class ImportOptions(msgspec.Struct, frozen=True):
     """Part of the reward, or column, to schedule on."""
     keep_rollouts: bool = True
     """Whether messages and calls go to the run folder."""
+    env_rules: tuple[tuple[str, str], ...] = ()
+    """(name, pattern): the environment of rows whose prompt, or path with ``path:`` before it, the pattern is found
+    in; ``\\1`` in a name is the pattern's first group. The first that is found counts."""
+    join: tuple[str, Path] | None = None
+    """(column, file): a table with that column too, whose rows name environment, task, text or tools."""
+
+
+def side_files(options: ImportOptions) -> set[Path]:
+    """Files that the user named beside the log; inside its folder they are no part of it."""
+    join = options.join[1] if options.join is not None else None
+    return {file.resolve() for file in (options.tasks, options.tools, join) if file is not None}
+
+
+class Carries(msgspec.Struct, frozen=True, kw_only=True):
+    """What logs of a format tell: "yes", "some" (derived, or by some writers only) or "no"."""
+
+    env: Level
+    """The environment."""
+    task: Level
+    """A stable id of the task, other than its prompt."""
+    group: Level
+    """What tells two groups of a task apart."""
+    step: Level
+    parts: Level
+    """Named parts of the reward."""
+    tools: Level
+    """Documents of the tools at hand."""
+    calls: Level
+    """Tool calls that were made."""
+    messages: Level
+    """What was said, to be read on the pages."""
+    cost: Level
+    """Tokens or time."""
+    policy: Level
+    """The policy version or model."""
+    every_group: Level
+    """Whether groups that a filter took out of training are written too; "no" = kept groups only."""
+    limits: str = ""
+    """What a reader of numbers should know, in a sentence."""
 
 
 class Notes:
@@ -102,6 +175,8 @@ class Notes:
         """At most `most` notes are kept."""
         self.most = most
         self.seen: dict[str, None] = {}
+        self.kept_only = ""
+        """Why the log is known to hold kept groups only; empty when nothing says so."""
 
     def add(self, text: str) -> None:
         """Say `text` in the report."""
@@ -119,6 +194,7 @@ class Context(NamedTuple):
 
     options: ImportOptions
     notes: Notes
+    join: Join | None = None
 
 
 class Reader(Protocol):
@@ -127,6 +203,10 @@ class Reader(Protocol):
     @property
     def ABOUT(self) -> str:  # noqa: N802 - a module constant
         """One line for the list of formats."""
+
+    @property
+    def CARRIES(self) -> Carries:  # noqa: N802 - a module constant
+        """What its logs tell, for `envsched import --list`."""
 
     @property
     def NEEDS(self) -> tuple[str, ...]:  # noqa: N802 - a module constant
@@ -139,13 +219,19 @@ class Reader(Protocol):
     def claims(self, head: Head, options: ImportOptions) -> bool:
         """Whether a file that begins like this is of this format."""
 
-    def read(self, source: Source, context: Context) -> Iterator[Row | Drop]:
+    def read(self, source: Source, context: Context) -> Iterator[Row | Drop | Listed]:
         """Every row in log order."""
 
 
-def as_rows(records: Iterable[Record], source: Source, parse: Callable[[Any, Place, int], Row]) -> Iterator[Row | Drop]:
-    """Parse each record; what cannot be parsed becomes a `Drop` with its place.
+def as_rows(
+    records: Iterable[Record],
+    source: Source,
+    parse: Callable[[Any, Place, int], Row],
+    identify: Callable[[Row, Any], None] | None = None,
+) -> Iterator[Row | Drop]:
+    """Parse each record (its value, place and mark); what cannot be parsed becomes a `Drop` with its place.
 
+    `identify` (an `Identity`) is given every row with its record, to name environment and task by the user's rules.
     A row without a step has that of its folder, where the log's folders are named so (``step_12``).
     """
     step = _step_of(source.label)
@@ -155,6 +241,8 @@ def as_rows(records: Iterable[Record], source: Source, parse: Callable[[Any, Pla
             continue
         try:
             row = parse(record.value, Place(source.label, record.line), record.mark)
+            if identify is not None:
+                identify(row, record.value)
         except RowError as error:
             yield Drop(source.label, record.line, str(error))
         except UNUSABLE as error:
@@ -166,6 +254,27 @@ def as_rows(records: Iterable[Record], source: Source, parse: Callable[[Any, Pla
             yield row
 
 
+def as_listed(
+    records: Iterable[Record], source: Source, parse: Callable[[Any], Iterable[TaskSpec]]
+) -> Iterator[Listed | Drop]:
+    """Parse each record into the tasks that it lists; what cannot be parsed becomes a `Drop` with its place."""
+    for record in records:
+        if record.problem:
+            yield Drop(source.label, record.line, record.problem)
+            continue
+        try:
+            found = list(parse(record.value))
+        except RowError as error:
+            yield Drop(source.label, record.line, str(error))
+        except UNUSABLE as error:
+            yield Drop(source.label, record.line, f"unexpected content ({type(error).__name__})")
+        else:
+            place = Place(source.label, record.line)
+            for task in found:
+                env, key = (str(restored(value, record.mended)) for value in (task.env, task.task))
+                yield Listed(place, msgspec.structs.replace(task, env=str(parted(env)), task=key))
+
+
 def _name(row: Row, mended: tuple[tuple[str, str], ...]) -> None:
     """Plain names, and word of those that had to be changed."""
     if mended:
@@ -173,6 +282,9 @@ def _name(row: Row, mended: tuple[tuple[str, str], ...]) -> None:
             if (value := getattr(row, field)) is not None:
                 setattr(row, field, restored(value, mended))
     row.env = parted(row.env)
+    found = type(row.env), type(row.task), type(row.group), type(row.policy_version), type(row.verifier)
+    if Given not in found:
+        return
     for field in NAMES:
         value = getattr(row, field)
         if isinstance(value, Given):

@@ -1,7 +1,9 @@
-"""What is known of tasks besides the log: `--tasks FILE` (texts, tools, calls) and `--tools FILE`.
+"""What is known of tasks besides the rows of a log: `--tasks FILE`, `--tools FILE`, `--join COLUMN=FILE`.
 
-Both only fill in what the log leaves open. A task of the file that has no rollouts joins the catalogue with
-`draws = 0` when its environment occurs in the log: it can then be explained and suggested, never replayed.
+The first two, and tasks that the log itself lists, only fill in what its rows leave open. A listed task without
+rollouts joins the catalogue with `draws = 0` when its environment occurs in the log, or when there is no rollout
+at all: it can then be explained and suggested, never replayed. A join file names what rows cannot: environment
+and task of a dataset index, say.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ from .files import MAX_RECORD, Source, decode, head_of, records
 from .messages import tools_from
 from .values import name, names, parted, printable, prompt, restored
 
-__all__ = ["TEXT_LIMIT", "Catalogue", "Known", "read_catalogue"]
+__all__ = ["TEXT_LIMIT", "Catalogue", "Join", "Known", "known_task", "read_catalogue", "read_join"]
 
 TEXT_LIMIT = 16_384
 """Characters of a task's text that are kept: the catalogue stays in memory."""
@@ -39,6 +41,15 @@ class Known(NamedTuple):
 NOTHING = Known()
 
 
+class Join(NamedTuple):
+    """A table that says what rows with a value of one column are."""
+
+    column: str
+    """Of the log; a dot goes into an object."""
+    rows: dict[str, tuple[str, str, Known]]
+    """Value as a name -> environment and task (each empty when it names none), and the rest."""
+
+
 class Catalogue:
     """Task lists and tool documents by environment."""
 
@@ -48,10 +59,17 @@ class Catalogue:
         """By (environment, task); the environment is empty when the file names none."""
         self.tools: dict[str, tuple[Tool, ...]] = {}
         """By environment; under the empty name those of every environment."""
+        self._shared: dict[tuple[Tool, ...], tuple[Tool, ...]] = {}
 
     def known(self, env: str, task: str) -> Known:
         """What the task list says of a task."""
         return self.tasks.get((env, task)) or self.tasks.get(("", task)) or NOTHING
+
+    def add(self, spec: TaskSpec) -> None:
+        """A task that the log lists; what is known of it already stands."""
+        tools = self._shared.setdefault(spec.tools, spec.tools)
+        found = Known(spec.text[:TEXT_LIMIT], tools, spec.state, spec.verifier, spec.calls)
+        self.tasks.setdefault((spec.env, spec.task), found)
 
     def describes(self, env: str, task: str) -> bool:
         """Whether the task list knows a task."""
@@ -74,14 +92,14 @@ class Catalogue:
         )
 
     def without_rollouts(self, seen: Iterable[tuple[str, str]]) -> list[TaskSpec]:
-        """Listed tasks of the log's environments that the log never rolled out."""
+        """Listed tasks that the log never rolled out: of its environments, or all when it has no rollout."""
         rolled = set(seen)
         environments = {env for env, _ in rolled}
         only = next(iter(environments)) if len(environments) == 1 else ""
         missing = []
         for env, task in self.tasks:
             env = env or only
-            if env in environments and (env, task) not in rolled:
+            if (env in environments or not environments) and (env, task) not in rolled:
                 missing.append(self.fill(TaskSpec(env, task, draws=0)))
         return missing
 
@@ -115,11 +133,11 @@ def _read_tasks(path: Path, env: str, mapping: Mapping[str, str]) -> dict[tuple[
         if task is not None:
             named = restored(name(columns.get(record.value, "env")) or env, record.mended)
             key = (str(parted(named)), str(restored(task, record.mended)))
-            tasks.setdefault(key, _known(record.value, columns, shared))
+            tasks.setdefault(key, known_task(record.value, columns, shared))
     return tasks
 
 
-def _known(record: Mapping[str, Any], columns: Columns, shared: dict[tuple[Tool, ...], tuple[Tool, ...]]) -> Known:
+def known_task(record: Mapping[str, Any], columns: Columns, shared: dict[tuple[Tool, ...], tuple[Tool, ...]]) -> Known:
     """One line of a task list; equal tool lists are kept once."""
     tools = tools_from(columns.get(record, "tools"))
     reference = columns.get(record, "reference")
@@ -132,23 +150,64 @@ def _known(record: Mapping[str, Any], columns: Columns, shared: dict[tuple[Tool,
     )
 
 
+def read_join(column: str, path: Path, mapping: Mapping[str, str]) -> Join:
+    """Read a join file: a table in any format with a column of this name, or of its last part.
+
+    Raises:
+        LogFormatError: it cannot be read, has no such column, or nothing beside it.
+    """
+    head = head_of(_existing(path))
+    own = next((name for name in (column, column.rpartition(".")[2]) if name.partition(".")[0] in head.keys), None)
+    found = printable(", ".join(head.keys[:60])) or "none"
+    if own is None:
+        raise LogFormatError(f"the join file has no column '{column}' (found: {found})", file=str(path))
+    rest = tuple(key for key in head.keys if key != own)
+    columns = Columns(rest, {}, TASK_FIELDS)
+    if not columns.paths:
+        raise LogFormatError(f"the join file names no environment, task or tools (found: {found})", file=str(path))
+    key = Columns(head.keys, {"task": own}, {"task": ()})
+    rows: dict[str, tuple[str, str, Known]] = {}
+    shared: dict[tuple[Tool, ...], tuple[Tool, ...]] = {}
+    for record in records(Source(path), head.kind):
+        value = None if record.problem else name(key.get(record.value, "task"))
+        if value is not None:
+            env, task = (name(columns.get(record.value, field)) or "" for field in ("env", "task"))
+            rows.setdefault(str(value), (env, task, known_task(record.value, columns, shared)))
+    return Join(column, rows)
+
+
 def _read_tools(path: Path) -> dict[str, tuple[Tool, ...]]:
-    """A list of tool documents, or an object environment -> list."""
+    """A list of tool documents (or one on each line), or an object environment -> list, or -> object with `tools`."""
     if _existing(path).stat().st_size > MAX_RECORD:
         raise LogFormatError(f"longer than {MAX_RECORD >> 20} MiB", file=str(path))
+    raw = path.read_bytes()
     try:
-        value = decode(path.read_bytes())
+        value = decode(raw)
     except ValueError as error:
-        raise LogFormatError(f"the tools file is {error}; it must be a JSON list of tools", file=str(path)) from None
+        value = _lines(raw)
+        if not value:
+            message = f"the tools file is {error}; it must be a JSON list of tools"
+            raise LogFormatError(message, file=str(path)) from None
+    if isinstance(value, Mapping) and isinstance(value.get("name"), str):  # lines of which there is one
+        value = [value]
     by_env = {"": value} if isinstance(value, list) else value if isinstance(value, Mapping) else {}
+    listed = {env: item.get("tools") if isinstance(item, Mapping) else item for env, item in by_env.items()}
     tools = {
         str(parted(name(env) or "")): tools_from(documents)
-        for env, documents in by_env.items()
+        for env, documents in listed.items()
         if isinstance(documents, list)
     }
     if not any(tools.values()):
         raise LogFormatError("no tool found; expected a JSON list of {name, description, parameters}", file=str(path))
     return tools
+
+
+def _lines(raw: bytes) -> list[Any]:
+    """The values of a text with one on each line; empty when a line is no JSON."""
+    try:
+        return [decode(line) for line in raw.splitlines() if line.strip()]
+    except ValueError:
+        return []
 
 
 def _existing(path: Path) -> Path:

@@ -11,13 +11,15 @@ from typing import Any
 
 import msgspec
 
+from envsched_core.baselines import make_scheduler
 from envsched_core.errors import LogFormatError
 from envsched_core.records import GroupResult, Rollout, TaskSpec
 from envsched_core.store import RunWriter, new_manifest
 
-from .base import Context, Drop, ImportOptions, Notes, Row, RowError
-from .catalogue import read_catalogue
+from .base import Context, Drop, ImportOptions, Listed, Notes, Row, RowError
+from .catalogue import read_catalogue, read_join
 from .fields import checked_mapping
+from .files import Source
 from .formats import reader_of
 from .grouping import Groups, Joined
 from .report import Facts, ImportReport, Tally, build_report, changed_names, several_policies
@@ -43,7 +45,9 @@ class Imported:
         self._groups, self._order = reading.groups, reading.groups.order()
         self.files = [item.source.path for item in reading.inputs]
         self.tasks: list[TaskSpec] = reading.tasks()
-        """Tasks in order of first rollout, `draws` being their recorded groups; then those only listed (0)."""
+        """Tasks in order of first rollout, `draws` being their recorded groups; then those only listed (0).
+
+        Of a log that only lists tasks, these, without a limit on draws."""
         listed = len(self.tasks) - len(reading.groups.tasks)
         self.report: ImportReport = build_report(reading.tally, self._groups, self._order, reading.facts(listed))
 
@@ -60,9 +64,12 @@ class _Reading:
         self.inputs: list[Input] = find_inputs(paths, options, self.notes)
         mapping = checked_mapping(options.mapping)
         self.catalogue = read_catalogue(options.tasks, options.tools, options.env, mapping)
-        self.context = Context(options, self.notes)
+        join = read_join(*options.join, mapping) if options.join is not None else None
+        self.context = Context(options, self.notes, join)
         self.progress = progress
         self.groups, self.tally = Groups(), Tally()
+        self.unreadable: LogFormatError | None = None
+        """What was wrong with the first file of a folder that could not be read."""
         self.changed: dict[str, str] = {}
         """Names that had to be changed: as they are now -> as the log has them (its first characters)."""
 
@@ -71,7 +78,11 @@ class _Reading:
         total = sum(item.source.size for item in self.inputs)
         before = 0
         for source, format in self.inputs:
-            for item in reader_of(format).read(source, self.context):
+            for item in self._items(source, format):
+                if isinstance(item, Listed):
+                    self.catalogue.add(item.task)
+                    self.tally.listed += 1
+                    continue
                 self.tally.rows += 1
                 if self.progress is not None and self.tally.rows % ROWS_A_REPORT == 0:
                     self.progress(before + source.done, total)
@@ -90,14 +101,31 @@ class _Reading:
         if self.progress is not None:
             self.progress(total, total)
         if not len(self.groups):
+            if self.tally.listed and self.tally.rows == self.tally.drops.total():
+                return  # a catalogue
             raise self._nothing()
         part = self.context.options.reward
         if part is not None and all(reward != reward for reward in self.groups.reward):  # all NaN
             raise LogFormatError(f"no row has a reward part or column '{part}'", file=self.inputs[0].source.label)
 
+    def _items(self, source: Source, format: str) -> Iterator[Row | Drop | Listed]:
+        """What a reader finds in a file; one of a folder that it cannot read is passed over and told.
+
+        Raises:
+            LogFormatError: the file cannot be read, and was named itself or is the only one.
+        """
+        try:
+            yield from reader_of(format).read(source, self.context)
+        except LogFormatError as error:
+            if "/" not in source.label or len(self.inputs) == 1:
+                raise
+            self.unreadable = self.unreadable or error
+            self.notes.add(f"passed over {error}")
+
     def rollouts(self) -> Iterator[Rollout]:
         """Every rollout as the log told it."""
-        return (rollout for row, joined in self.rows() for rollout in rollouts_of(row, joined))
+        for row, joined in self.rows():
+            yield from rollouts_of(row, joined)
 
     def tasks(self) -> list[TaskSpec]:
         """The catalogue: what the log showed, filled in from the task list and the tools file."""
@@ -106,34 +134,40 @@ class _Reading:
             msgspec.structs.replace(self.catalogue.fill(task, text_known=text_known), draws=draws)
             for task, text_known, draws in known
         ]
-        return rolled + self.catalogue.without_rollouts((task.env, task.task) for task in rolled)
+        listed = self.catalogue.without_rollouts((task.env, task.task) for task in rolled)
+        return rolled + listed if rolled else [msgspec.structs.replace(task, draws=None) for task in listed]
 
     def facts(self, listed: int) -> Facts:
         """What the report says besides numbers."""
-        if self.catalogue.tasks:
+        if self.catalogue.tasks and self.groups.tasks:
             matched = sum(self.catalogue.describes(task.env, task.task) for task in self.groups.tasks)
             self.notes.add(f"the task list describes {matched:,} of the log's {len(self.groups.tasks):,} tasks")
-        if listed:
+        if listed and self.groups.tasks:
             self.notes.add(f"{listed:,} tasks of the task list have no rollouts here: known, but not to be replayed")
         for sentence in (*changed_names(self.changed), *several_policies(self.groups, len(self.inputs))):
             self.notes.add(sentence)
         formats = dict.fromkeys(item.format for item in self.inputs)
-        return Facts(tuple(formats), tuple(item.source.label for item in self.inputs), listed, self.notes.lines())
+        environments = len({env for env, _ in self.catalogue.tasks})
+        labels = tuple(item.source.label for item in self.inputs)
+        return Facts(tuple(formats), labels, listed, environments, self.notes.kept_only, self.notes.lines())
 
     def _nothing(self) -> LogFormatError:
         """What to say when no row was of use."""
+        if self.unreadable is not None and not self.tally.rows:
+            return self.unreadable
         if not self.tally.first:
-            return LogFormatError("holds no rows", file=self.inputs[0].source.label)
+            said = "; ".join(["holds no rows", *self.notes.lines()[:3]])
+            return LogFormatError(said, file=self.inputs[0].source.label)
         first, reasons = self.tally.first[0], ", ".join(f"{n} x {r}" for r, n in self.tally.drops.most_common(3))
         message = f"no usable row in {self.tally.rows:,}: {reasons}; --map FIELD=COLUMN names the columns"
         return LogFormatError(message, file=first.file, line=first.line)
 
 
-def rollouts_of(row: Row, joined: Joined) -> Iterator[Rollout]:
+def rollouts_of(row: Row, joined: Joined) -> list[Rollout]:
     """The rollouts of a row; what a row says of a whole group is not said of its rollouts."""
     single = len(row.rewards) == 1
-    for index, reward in enumerate(row.rewards, joined.first):
-        yield Rollout(
+    return [
+        Rollout(
             joined.group_id,
             row.env,
             row.task,
@@ -147,6 +181,8 @@ def rollouts_of(row: Row, joined: Joined) -> Iterator[Rollout]:
             status=row.status,
             place=row.place,
         )
+        for index, reward in enumerate(row.rewards, joined.first)
+    ]
 
 
 def import_log(
@@ -198,6 +234,8 @@ def _write(imported: Imported, writer: RunWriter) -> None:
     """Catalogue, groups and manifest of an import."""
     for start in range(0, len(imported.tasks), TASKS_A_CALL):
         writer.add_tasks(imported.tasks[start : start + TASKS_A_CALL])
+    if not imported.report.groups:
+        _draw(imported.tasks, writer)
     for step, results in groupby(imported.groups(), key=lambda result: result.step):
         while some := list(islice(results, GROUPS_A_CALL)):
             writer.observed(some, step)
@@ -212,12 +250,20 @@ def _write(imported: Imported, writer: RunWriter) -> None:
     )
 
 
+def _draw(tasks: Sequence[TaskSpec], writer: RunWriter) -> None:
+    """The graph of a catalogue without rollouts: as the scheduler of a run on it would begin."""
+    scheduler = make_scheduler("envsched")
+    scheduler.register(tasks)
+    if scheduler.graph is not None:
+        writer.add_graph(scheduler.graph, None)
+
+
 def _provenance(paths: Sequence[Path], labels: Sequence[str]) -> dict[str, Any]:
-    """What the run was made from: every file with its size and digest."""
+    """What the run was made from: every file with its size and digest (as `sha256sum` prints it)."""
     files = []
     for path, label in zip(paths, labels, strict=True):
         with path.open("rb") as stream:
-            digest = hashlib.file_digest(stream, lambda: hashlib.blake2b(digest_size=16)).hexdigest()
+            digest = hashlib.file_digest(stream, "sha256").hexdigest()
         files.append({"path": label, "bytes": path.stat().st_size, "digest": digest})
     whole = hashlib.blake2b("".join(str(file["digest"]) for file in files).encode(), digest_size=16).hexdigest()
     return {"path": labels[0] if len(labels) == 1 else f"{len(labels)} files", "digest": whole, "files": files}

@@ -1,41 +1,54 @@
-"""Log files, record by record: JSON lines, JSON arrays, CSV, Parquet; plain or (line formats) gzip.
+"""Log files, record by record: JSON lines, JSON arrays, one JSON object, CSV, Parquet; lines also gzip or zstd.
 
-Everything streams: no more than one record is held, an array is cut into items through a memory map. A
-record that is no JSON, too long or nested too deep becomes a `Record` with a problem and its line.
-CSV is read with the standard library, because the exact line of every row (quoted line breaks included)
-goes into the run folder; Parquet with DuckDB, imported only then.
+Everything streams: no more than one record is held, an array is cut into items through a memory map (json_cut.py).
+A record that is no JSON, too long or nested too deep becomes a `Record` with a problem and its line. CSV is read
+with the standard library, because the exact line of every row (quoted line breaks included) goes into the run
+folder. Packed files and Parquet: packed.py.
 """
 
 from __future__ import annotations
 
 import csv
-import gzip
-import json
 import mmap
-import re
-import zlib
 from collections import Counter
-from collections.abc import Iterator
-from io import BufferedReader
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
-from typing import IO, Any, Literal, NamedTuple, cast
+from typing import IO, Any, Literal, NamedTuple
+from zipfile import is_zipfile
 
 import msgspec
 
 from envsched_core.errors import LogFormatError
 
-__all__ = ["MAX_RECORD", "Head", "Kind", "Record", "Source", "decode", "head_of", "records"]
+from .json_cut import SURROGATES, Member, decode, items, members, without_surrogates
+from .packed import TORN, is_packed, opened, parquet_columns, parquet_rows, zip_names
 
-Kind = Literal["jsonl", "array", "object", "csv", "parquet", "other", "empty"]
+__all__ = [
+    "MAX_RECORD",
+    "Head",
+    "Kind",
+    "Record",
+    "Source",
+    "decode",
+    "head_of",
+    "items_of",
+    "members_of",
+    "records",
+    "typed_lines",
+]
+
+Kind = Literal["jsonl", "array", "object", "csv", "parquet", "zip", "other", "empty"]
 
 MAX_RECORD = 64 * 2**20
 """Bytes of the longest line, array item or CSV field that is read; longer ones are dropped."""
 
 HEAD_RECORDS = 20
-TOKENS = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[\[\]{}]', re.DOTALL)
-SURROGATES = re.compile("[\ud800-\udfff]")
-TORN_GZIP = (EOFError, zlib.error, gzip.BadGzipFile)
+HEAD_BYTES = 8 * 2**20
+"""How far into one large object its members are looked for."""
+SMALL = 2**16
+"""Bytes of the largest member of one large object that its `Head` has."""
 
 
 class Record(NamedTuple):
@@ -67,13 +80,20 @@ class Source:
         self.done = start
 
     def open(self) -> IO[bytes]:
-        """The bytes of the file, unpacked when gzipped."""
-        try:
-            with self.path.open("rb") as raw:
-                packed = raw.read(2) == b"\x1f\x8b"
-            return cast(IO[bytes], gzip.open(self.path)) if packed else self.path.open("rb")
-        except OSError as error:
-            raise LogFormatError(f"cannot be read: {error.strerror}", file=str(self.path)) from error
+        """The bytes of the file, unpacked."""
+        return opened(self.path)
+
+    @contextmanager
+    def mapped(self) -> Iterator[mmap.mmap]:
+        """The bytes of the file as a memory map.
+
+        Raises:
+            LogFormatError: it is packed, so that it has none.
+        """
+        if is_packed(self.path):
+            raise LogFormatError("a packed JSON array or object cannot be read; unpack it first", file=self.label)
+        with self.open() as stream, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as data:
+            yield data
 
     def lines(self, head: int = 0) -> Iterator[tuple[int, bytes | None]]:
         """Numbered lines; None for one that is longer than `MAX_RECORD`. A part also has the file's first `head`."""
@@ -85,7 +105,8 @@ class Source:
             if self.start:
                 stream.seek(self.start)
                 number = self.before
-            while line := stream.readline(self._most(MAX_RECORD + 1)):
+            most = MAX_RECORD + 1
+            while line := stream.readline(self._most(most) if self.growing else most):
                 number += 1
                 self.done = min(self.size, self.done + len(line))
                 too_long = len(line) > MAX_RECORD
@@ -97,43 +118,6 @@ class Source:
     def _most(self, size: int) -> int:
         """Bytes that may be read next: a part ends where it was told to, whatever stands behind."""
         return min(size, self.size - self.done) if self.growing else size
-
-
-def decode(raw: bytes, mended: list[tuple[str, str]] | None = None) -> Any:
-    """One JSON value, bare NaN and Infinity allowed as Python writes them; what was mended in it goes to `mended`.
-
-    Raises:
-        ValueError: with the reason in words.
-    """
-    try:
-        return msgspec.json.decode(raw)
-    except RecursionError:
-        raise ValueError("JSON nested too deep") from None
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        pass  # slower, but it reads what Python's own json writes
-    try:
-        value = json.loads(raw.decode("utf-8"))
-        return _without_surrogates(value, [] if mended is None else mended)
-    except UnicodeDecodeError:
-        raise ValueError("not UTF-8") from None
-    except RecursionError:
-        raise ValueError("JSON nested too deep") from None
-    except ValueError:
-        raise ValueError("not JSON") from None
-
-
-def _without_surrogates(value: Any, mended: list[tuple[str, str]]) -> Any:
-    """Replace halves of surrogate pairs, which no UTF-8 file can hold."""
-    if isinstance(value, str):
-        clean = SURROGATES.sub("\ufffd", value)
-        if clean != value:
-            mended.append((clean, value))
-        return clean
-    if isinstance(value, list):
-        return [_without_surrogates(item, mended) for item in value]
-    if isinstance(value, dict):
-        return {_without_surrogates(key, mended): _without_surrogates(item, mended) for key, item in value.items()}
-    return value
 
 
 def _record(line: int, raw: bytes) -> Record:
@@ -148,7 +132,26 @@ def _record(line: int, raw: bytes) -> Record:
     return Record(line, value, "", hash(raw) or 1, tuple(mended))
 
 
-def _json_lines(source: Source) -> Iterator[Record]:
+def typed_lines(source: Source, type: type[Any]) -> Iterator[Record]:
+    """Objects of a JSON-lines file as a msgspec struct: what that does not name is passed over without being made."""
+    decoder = msgspec.json.Decoder(type)
+
+    def typed(line: int, raw: bytes) -> Record:
+        try:
+            return Record(line, decoder.decode(raw), "", hash(raw) or 1)
+        except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+            found = _record(line, raw)  # bare NaN, half a surrogate pair, or no such object
+        if found.problem:
+            return found
+        try:
+            return found._replace(value=msgspec.convert(found.value, type))
+        except msgspec.ValidationError as error:
+            return Record(line, None, f"not of this format: {error}")
+
+    return _json_lines(source, typed)
+
+
+def _json_lines(source: Source, parse: Callable[[int, bytes], Record] = _record) -> Iterator[Record]:
     """Objects of a JSON-lines file; blank lines are no rows."""
     number = 0
     try:
@@ -159,35 +162,68 @@ def _json_lines(source: Source) -> Iterator[Record]:
             body = line.strip().removeprefix(b"\xef\xbb\xbf")
             if not body:
                 continue
-            record = _record(number, body)
+            record = parse(number, body)
             torn = record.problem == "not JSON" and not line.endswith(b"\n")
             yield record._replace(problem="torn last line") if torn else record
-    except TORN_GZIP:
-        yield Record(number + 1, None, "the gzip file ends early")
+    except TORN:
+        yield Record(number + 1, None, "the packed file ends early")
 
 
 def _array(source: Source) -> Iterator[Record]:
     """Objects of one JSON array, item by item; the array itself is never decoded."""
-    if source.size == 0:
+    if source.size:
+        with source.mapped() as data:
+            yield from _cut(source, data, 0)
+
+
+def _cut(source: Source, data: mmap.mmap, start: int) -> Iterator[Record]:
+    """Items of the array that begins at `start`."""
+    for position, (begin, end) in enumerate(items(data, start), 1):
+        if end is None:
+            yield Record(position, None, "torn last item")
+            return
+        source.done = end
+        yield _item(data, begin, end, position)
+
+
+def _object(source: Source) -> Iterator[Record]:
+    """A file that is one object, as one record."""
+    if source.size > MAX_RECORD:
+        yield Record(1, None, f"longer than {MAX_RECORD >> 20} MiB")
         return
-    with source.open() as stream:
-        if not isinstance(stream, BufferedReader):
-            raise LogFormatError("a gzipped JSON array cannot be read item by item; unpack it first", file=source.label)
-        with mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as data:
-            depth = start = position = 0
-            for match in TOKENS.finditer(data):
-                token = data[match.start()]
-                if token in b"[{":
-                    depth += 1
-                    start = match.start() if depth == 2 else start
-                elif token in b"]}":
-                    depth -= 1
-                    if depth == 1:
-                        position += 1
-                        source.done = match.end()
-                        yield _item(data, start, match.end(), position)
-            if depth > 1:
-                yield Record(position + 1, None, "torn last item")
+    with source.mapped() as data:
+        yield _record(1, data[:])
+    source.done = source.size
+
+
+def items_of(source: Source, key: str) -> Iterator[Record]:
+    """Objects of the array that is the member `key` of a file that is one large object, item by item."""
+    with source.mapped() as data:
+        start = next((member.start for member in members(data, len(data)) if member.key == key), None)
+        if start is not None and data[start : start + 1] == b"[":
+            yield from _cut(source, data, start)
+
+
+def members_of(source: Source, keys: frozenset[str] | None = None) -> dict[str, Any]:
+    """Members of a file that is one large object, decoded: those in `keys`, or all that are small.
+
+    What is no JSON, longer than `MAX_RECORD` or beyond the first 8 MiB is left out.
+    """
+    found = {}
+    with source.mapped() as data:
+        for member in members(data, len(data) if keys else HEAD_BYTES):
+            if (member.key in keys) if keys else _is_small(member):
+                try:
+                    found[member.key] = decode(data[member.start : member.end or len(data)][:MAX_RECORD])
+                except ValueError:
+                    continue
+            if keys and keys <= found.keys():
+                break
+    return found
+
+
+def _is_small(member: Member) -> bool:
+    return member.end is not None and member.end - member.start <= SMALL
 
 
 def _item(data: mmap.mmap, start: int, end: int, position: int) -> Record:
@@ -202,7 +238,7 @@ def _csv(source: Source) -> Iterator[Record]:
     texts = (_text(line) for _, line in source.lines(head=1))
     try:
         header, dialect = _csv_header(next(texts, ""))
-    except (csv.Error, *TORN_GZIP) as error:
+    except (csv.Error, *TORN) as error:
         yield Record(1, None, f"not CSV: {error}")
         return
     rows = csv.reader(texts, delimiter=dialect)
@@ -215,12 +251,12 @@ def _csv(source: Source) -> Iterator[Record]:
         except csv.Error as error:
             yield Record(line, None, f"not CSV: {error}")
             continue
-        except TORN_GZIP:
-            yield Record(line, None, "the gzip file ends early")
+        except TORN:
+            yield Record(line, None, "the packed file ends early")
             return
         if len(row) == len(header):
             mended: list[tuple[str, str]] = []
-            cells = _without_surrogates(row, mended) if not all(map(_sound, row)) else row
+            cells = without_surrogates(row, mended) if not all(map(_sound, row)) else row
             yield Record(line, dict(zip(header, cells, strict=True)), "", hash(tuple(row)) or 1, tuple(mended))
         elif row:
             yield Record(line, None, "another number of fields than the header")
@@ -246,34 +282,16 @@ def _sound(cell: str) -> bool:
 
 def _parquet(source: Source, keep: frozenset[str] | None = None) -> Iterator[Record]:
     """Rows of a Parquet file; only the columns in `keep` are read, all when None."""
-    import duckdb
-
-    # the name is a glob pattern to DuckDB, so its special characters are bracketed
-    name = re.sub(r"([\[*?])", r"[\1]", str(source.path))
-    settings: dict[str, str | bool | int | float | list[str]] = {"memory_limit": "1GB", "threads": 1}
-    settings["autoinstall_known_extensions"] = False  # nothing may be fetched
-    try:
-        with duckdb.connect(config=settings) as connection:
-            described = connection.execute("DESCRIBE SELECT * FROM read_parquet(?)", [name]).fetchall()
-            columns = [row[0] for row in described]
-            wanted = [column for column in columns if keep is None or column in keep] or columns
-            chosen = ", ".join('"' + column.replace('"', '""') + '"' for column in wanted)
-            cursor = connection.execute(f"SELECT {chosen} FROM read_parquet(?)", [name])  # streams
-            line = 0
-            while rows := cursor.fetchmany(256):
-                for row in rows:
-                    line += 1
-                    yield Record(line, dict(zip(wanted, row, strict=True)), "", hash(repr(row)) or 1)
-    except duckdb.Error as error:
-        raise LogFormatError(f"not a readable Parquet file: {error}", file=source.label) from error
+    for line, row in enumerate(parquet_rows(source.path, source.label, keep), 1):
+        yield Record(line, row, "", hash(repr(row)) or 1)
     source.done = source.size
 
 
 def records(source: Source, kind: Kind, keep: frozenset[str] | None = None) -> Iterator[Record]:
-    """Every record of a file of this kind."""
+    """Every record of a file of this kind; of Parquet only the columns in `keep`."""
     if kind == "parquet":
         return _parquet(source, keep)
-    readers = {"jsonl": _json_lines, "array": _array, "csv": _csv}
+    readers = {"jsonl": _json_lines, "array": _array, "csv": _csv, "object": _object}
     if kind not in readers:
         raise LogFormatError(f"holds no rows that can be read one by one ({kind})", file=source.label)
     return readers[kind](source)
@@ -285,9 +303,9 @@ class Head(NamedTuple):
     path: Path
     kind: Kind
     keys: tuple[str, ...]
-    """Fields of its first records, or its columns."""
+    """Fields of its first records, its columns, members of one object as far as looked at, or names in a ZIP."""
     first: dict[str, Any]
-    """Its first good record."""
+    """Its first good record; of one large object its small members."""
     problem: str = ""
     """Why it cannot be read at all, where that is known."""
     doubled: tuple[str, ...] = ()
@@ -298,17 +316,31 @@ def head_of(path: Path) -> Head:
     """Look at the content of a file, never at its name."""
     source = Source(path)
     kind = _kind(source)
-    if kind in ("empty", "other", "object"):
+    if kind in ("empty", "other"):
         return Head(path, kind, (), {}, _why_unreadable(source) if kind == "other" else "")
+    if kind == "zip":
+        return Head(path, kind, tuple(islice(zip_names(path), HEAD_RECORDS)), {})
+    if kind == "parquet":
+        first_row = next(parquet_rows(path, source.label), {})
+        return Head(path, kind, tuple(first_row) or tuple(parquet_columns(path, source.label)), first_row)
     first = list(islice(records(source, kind), HEAD_RECORDS))
     good = [record.value for record in first if not record.problem]
     if kind == "jsonl" and not good:
-        return Head(path, "object", (), {})
+        return _object_head(source)
     keys = tuple(dict.fromkeys(key for value in good for key in value))
     if kind != "csv":
         return Head(path, kind, keys, good[0] if good else {})
     problem = next((record.problem for record in first if record.line == 1), "")  # the header's: rows start at 2
     return Head(path, kind, keys, good[0] if good else {}, problem, () if problem else _doubled(source))
+
+
+def _object_head(source: Source) -> Head:
+    """The head of a file that is one object over many lines: its first members, the small ones with their values."""
+    if is_packed(source.path):
+        return Head(source.path, "object", (), {})
+    with source.mapped() as data:
+        keys = tuple(member.key for member in members(data, min(len(data), HEAD_BYTES)))
+    return Head(source.path, "object", keys, members_of(source) if keys else {})
 
 
 def _doubled(source: Source) -> tuple[str, ...]:
@@ -323,8 +355,8 @@ def _why_unreadable(source: Source) -> str:
     try:
         with source.open() as stream:
             start = stream.read(4096)
-    except TORN_GZIP:
-        return "a gzip file that is damaged or ends early; copy it again"
+    except TORN:
+        return "a packed file that is damaged or ends early; copy it again"
     utf16 = start.startswith((b"\xff\xfe", b"\xfe\xff")) or start[1:80:2] == bytes(len(start[1:80:2])) != b""
     return "text in UTF-16, which is not read; save it as UTF-8" if utf16 else ""
 
@@ -334,7 +366,7 @@ def _kind(source: Source) -> Kind:
     try:
         with source.open() as stream:
             start = stream.read(4096).removeprefix(b"\xef\xbb\xbf").lstrip()
-    except TORN_GZIP:
+    except TORN:
         return "other"
     if start.startswith((b"\xff\xfe", b"\xfe\xff")):
         return "other"
@@ -344,7 +376,9 @@ def _kind(source: Source) -> Kind:
         return "empty"
     if start.startswith(b"["):
         return "array"
-    if start.startswith(b"PK\x03\x04") or (b"\0" in start and not start.startswith(b"{")):
+    if start.startswith(b"PK\x03\x04"):
+        return "zip" if is_zipfile(source.path) else "other"
+    if b"\0" in start and not start.startswith(b"{"):
         return "other"
     lines = start.splitlines()[:HEAD_RECORDS]
     objects = sum(line.startswith(b"{") for line in lines)  # the first line of a log may be the damaged one

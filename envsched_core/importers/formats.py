@@ -11,16 +11,39 @@ from typing import cast
 
 from envsched_core.errors import ConfigError, LogFormatError
 
-from .base import ImportOptions, Reader
+from .base import Carries, ImportOptions, Reader
 from .fields import absent_column, checked_mapping
 from .files import Head, head_of
+from .not_logs import why_no_log
 
-__all__ = ["FORMATS", "format_of", "list_formats", "reader_of", "sniff"]
+__all__ = ["FORMATS", "carried", "format_of", "list_formats", "reader_of", "sniff"]
 
 FORMATS: dict[str, str] = {
+    "traces": "verifiers_traces",
+    "prime-rl": "prime_rl",
+    "prime-hosted": "hosted",
+    "openenv": "openenv",
     "tau-bench": "tau_bench",
     "verifiers": "verifiers_legacy",
+    "verl": "verl",
+    "trl": "trl_completions",
+    "tau2": "tau2",
+    "bfcl": "bfcl",
+    "acebench": "acebench",
+    "inspect": "inspect_log",
+    "nemo-gym": "nemo_gym",
+    "art": "art",
+    "tinker": "tinker",
+    "rllm": "rllm",
+    "skyrl": "skyrl",
+    "areal": "areal",
+    "slime": "slime",
+    "atropos": "atropos",
+    "roll": "roll",
+    "environments": "apollo",
+    "reasoning-gym": "reasoning_gym",
     "table": "table",
+    "tasks": "task_list",
 }
 """Format -> module in this package."""
 
@@ -41,6 +64,11 @@ def list_formats() -> dict[str, str]:
     return {name: reader_of(name).ABOUT for name in FORMATS}
 
 
+def carried() -> dict[str, Carries]:
+    """What logs of every format tell."""
+    return {name: reader_of(name).CARRIES for name in FORMATS}
+
+
 def format_of(head: Head, options: ImportOptions) -> str | None:
     """The format of a file that begins like `head`; None when no reader takes it."""
     return next((name for name in FORMATS if reader_of(name).claims(head, options)), None)
@@ -50,7 +78,7 @@ def sniff(path: Path, options: ImportOptions | None = None) -> str:
     """The format of a file by its content.
 
     Raises:
-        LogFormatError: no reader takes it; says what it looks like and what was tried.
+        LogFormatError: no reader takes it; says what it looks like.
     """
     options = options or ImportOptions()
     head = head_of(path)
@@ -63,16 +91,17 @@ def sniff(path: Path, options: ImportOptions | None = None) -> str:
 def unknown_format(head: Head, options: ImportOptions) -> LogFormatError:
     """What to say of a file that no reader takes."""
     absent = absent_column(head.keys, checked_mapping(options.mapping))
-    if head.problem or absent:
-        return LogFormatError(head.problem or absent, file=str(head.path))
+    known = head.problem or absent or why_no_log(head)
+    if known:
+        return LogFormatError(known, file=str(head.path))
     if head.kind == "empty":
         return LogFormatError("the file is empty", file=str(head.path))
     looks = {"jsonl": "JSON lines", "array": "a JSON array", "object": "one JSON object or damaged JSON lines"}
-    looks |= {"csv": "CSV or text", "parquet": "Parquet", "other": "neither text nor Parquet"}
+    looks |= {"csv": "CSV or text", "parquet": "Parquet", "zip": "a ZIP archive", "other": "neither text nor Parquet"}
     found = f" with {', '.join(map(repr, head.keys[:40]))}" if head.keys else ""
     return LogFormatError(
-        f"no known format: it looks like {looks[head.kind]}{found}; tried {', '.join(FORMATS)}. A table needs an "
-        "environment, a task and a reward: name their columns with --map reward=COLUMN --map task_id=COLUMN, or give "
-        "--env NAME",
+        f"no known format: it looks like {looks[head.kind]}{found}; `envsched import --list` shows the formats. A "
+        "table needs an environment, a task and a reward: name their columns with --map reward=COLUMN --map "
+        "task_id=COLUMN, or give --env NAME",
         file=str(head.path),
     )

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Hashable, Iterator, Sequence
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +26,8 @@ MAX_GROUP = 16_384
 """Rollouts of one group that are taken; more means that the group or step column was not found."""
 
 NAN = float("nan")
+REMEMBERED = 8_192
+"""Rows' keys whose group is remembered; rows of a group mostly stand together."""
 NO_STEP = np.iinfo(np.int64).max
 Ints = NDArray[np.int64]
 
@@ -58,7 +60,10 @@ class Names:
 
     def __call__(self, value: Hashable) -> int:
         """The number of `value`."""
-        return self.index.setdefault(value, len(self.index))
+        found = self.index.get(value)
+        if found is None:
+            found = self.index[value] = len(self.index)
+        return found
 
 
 class Groups:
@@ -81,6 +86,8 @@ class Groups:
         self.offset, self.mark, self.calls = array("q"), array("q"), array("i")
         # one entry a group
         self._ids: dict[str, int] = {}
+        self._recent: dict[tuple[Hashable, ...], tuple[str, int, int]] = {}
+        """Key of a row -> id, number and task of its group, for the last groups."""
         self.task, self.policy, self.trained = array("i"), array("i"), array("b")
         self.step, self._prompt, self.count = array("q"), array("q"), array("i")
         self._answer, self.conflict = array("q"), array("b")
@@ -99,21 +106,36 @@ class Groups:
         Raises:
             RowError: its group is full.
         """
-        group_id = group_id_of(row)
-        group = self._ids.get(group_id, -1)
+        key = (row.env, row.task, row.group, row.step, row.policy_version)
+        recent = self._recent.get(key)
+        group_id, group = recent[:2] if recent is not None else self._find(row)
         first = self.count[group] if group >= 0 else 0
         if first + len(row.rewards) > MAX_GROUP:
             raise RowError(f"more than {MAX_GROUP:,} rollouts in one group: name the group or step with --map")
         prompt = hash(row.text) if row.text else 0
-        task = self._task(row, prompt)
+        if recent is None:
+            task = self._task(row, prompt)
+        else:
+            task = recent[2]
+            if row.text or row.tools or not self.text_known[task]:
+                self._same_task(row, prompt, task)
         if group < 0:
             group = self._open(row, task, group_id, prompt)
+        if recent is None:
+            if len(self._recent) >= REMEMBERED:
+                self._recent.clear()
+            self._recent[key] = (group_id, group, task)
         elsewhere = group != self._task_group[task]
         if elsewhere and prompt and self._task_prompt[task] and prompt != self._task_prompt[task]:
             self.changed_prompts.add(task)
         self._join(row, group, prompt)
         self._rollouts(row, group)
         return Joined(group_id, first)
+
+    def _find(self, row: Row) -> tuple[str, int]:
+        """Id and number of a row's group; -1 when it is new."""
+        group_id = group_id_of(row)
+        return group_id, self._ids.get(group_id, -1)
 
     def ids(self, groups: Sequence[int]) -> list[str]:
         """Ids of some groups."""
@@ -147,6 +169,10 @@ class Groups:
             self._task_prompt.append(prompt)
             self._task_group.append(len(self))
             return index
+        return self._same_task(row, prompt, index)
+
+    def _same_task(self, row: Row, prompt: int, index: int) -> int:
+        """A task that is known already: what a row adds to it."""
         known = self.tasks[index]
         if (row.text and not known.text) or (row.tools and not known.tools):
             self.tasks[index] = self._spec(row)
@@ -183,23 +209,28 @@ class Groups:
             self.conflict[group] = 1
         elif row.answer and self.conflict[group] == 0 and hash(row.answer) != self._answer[group]:
             self.conflict[group] = 2
-        calls = len(row.calls) if row.calls is not None else None
-        turns = assistant_turns(row.messages) if row.messages else None
-        costs = (row.tokens, row.seconds, row.turns, row.tool_calls)
-        for column, amount, counted in zip(self.costs, costs, (None, None, turns, calls), strict=True):
-            amount = counted if amount is None else amount
-            column[group] += NAN if amount is None else amount
+        turns, calls = row.turns, row.tool_calls
+        if turns is None and row.messages:
+            turns = assistant_turns(row.messages)
+        if calls is None and row.calls is not None:
+            calls = len(row.calls)
+        tokens, seconds, all_turns, all_calls = self.costs
+        tokens[group] += NAN if row.tokens is None else row.tokens
+        seconds[group] += NAN if row.seconds is None else row.seconds
+        all_turns[group] += NAN if turns is None else turns
+        all_calls[group] += NAN if calls is None else calls
 
     def _rollouts(self, row: Row, group: int) -> None:
         """Add a row's rollouts to the columns."""
-        calls = -1 if row.calls is None else self._sequences(tuple(call.name for call in row.calls))
+        calls = -1 if row.calls is None else self._sequences(tuple([call.name for call in row.calls]))
         file, line = self._files(row.place.file), row.place.line
+        mark = row.mark
         for reward in row.rewards:
             self.reward.append(NAN if reward is None else reward)
             self.group.append(group)
             self.file.append(file)
             self.line.append(line)
-            self.mark.append(row.mark)
+            self.mark.append(mark)
             self.calls.append(calls)
 
     def order(self) -> Order:
@@ -225,12 +256,13 @@ class Groups:
     def _result(self, group_id: str, group: int, rows: list[int], names: tuple[list[Hashable], ...]) -> GroupResult:
         """One group as the rest of the project knows it."""
         files, policies, sequences = names
-        rewards = tuple(reward for reward in (self.reward[row] for row in rows) if reward == reward)
+        rewards = tuple([reward for reward in _taken(self.reward, rows) if reward == reward])
         missing = len(rows) - len(rewards)
         status: Literal["ok", "partial", "error"] = "ok" if not missing else "partial" if rewards else "error"
         spec, step, trained = self.tasks[self.task[group]], self.step[group], self.trained[group]
-        calls = [self.calls[row] for row in rows]
+        calls = _taken(self.calls, rows)
         paths = [sequences[call] if call >= 0 else () for call in calls] if max(calls) >= 0 else []
+        places = zip(_taken(self.file, rows), _taken(self.line, rows), strict=True)
         return GroupResult(
             group_id,
             spec.env,
@@ -242,15 +274,25 @@ class Groups:
             policy_version=policies[self.policy[group]],  # type: ignore[arg-type]
             trained=None if trained < 0 else bool(trained),
             cost=self._cost(group),
-            calls=tuple(paths),  # type: ignore[arg-type]
-            places=tuple(Place(str(files[self.file[row]]), self.line[row]) for row in rows),
-            offsets=tuple(self.offset[row] for row in rows) if self.offset else (),
+            calls=tuple(paths),
+            places=tuple([Place(str(files[file]), line) for file, line in places]),
+            offsets=tuple(_taken(self.offset, rows)) if self.offset else (),
         )
 
     def _cost(self, group: int) -> Cost | None:
         """The group's cost, None when the log tells none of it."""
-        cost = Cost(*(amount if amount == amount else None for amount in (column[group] for column in self.costs)))
-        return cost if cost != Cost() else None
+        amounts = [column[group] for column in self.costs]
+        if all(amount != amount for amount in amounts):  # NaN
+            return None
+        return Cost(*[amount if amount == amount else None for amount in amounts])
+
+
+def _taken(column: array[Any], rows: list[int]) -> list[Any]:
+    """The values of some rows; those of a group mostly stand together."""
+    first, last = rows[0], rows[-1]
+    if last - first + 1 == len(rows):  # rows of a group are in log order
+        return column[first : last + 1].tolist()
+    return [column[row] for row in rows]
 
 
 def group_id_of(row: Row) -> str:

@@ -5,7 +5,7 @@ newline, a quoted CSV field for its end. A file is known by its inode, so one th
 to its end under its new name; one that was truncated or replaced by other content is read from its start. A
 file that was replaced by its own continuation (written anew and renamed into place) goes on where it was. A copy
 beside a followed file is not read twice; when the file itself is cut then, the copy goes on in its place. Arrays,
-Parquet and gzip have no lines to go on from: they are read whole when they change, and the rows that were taken
+Parquet and packed files have no lines to go on from: they are read whole when they change, and the rows that were taken
 already are passed over by their count.
 """
 
@@ -22,9 +22,10 @@ import msgspec
 
 from envsched_core.errors import LogFormatError
 
-from .base import ImportOptions
+from .base import ImportOptions, side_files
 from .files import Kind, Source, decode, head_of
 from .formats import format_of, reader_of
+from .packed import is_packed
 from .sources import files_below, natural_order
 
 __all__ = ["GrowingFile", "GrowingLog", "Mark", "Part"]
@@ -105,7 +106,7 @@ class GrowingLog:
         """Files that were replaced or cut since they were last looked at."""
         self.copies: dict[Path, Path] = {}
         """Files that were passed over at some time as the copy of another."""
-        self._given = {file.resolve() for file in (options.tasks, options.tools) if file is not None}
+        self._given = side_files(options)
 
     def parts(self, *, final: bool = False) -> Iterator[Part]:
         """What is new, file by file; `final`: the log is finished, so a last line needs no newline.
@@ -243,8 +244,7 @@ class GrowingLog:
         except LogFormatError:
             return False
         file.kind = head.kind
-        with file.path.open("rb") as raw:
-            file.whole = head.kind not in ("jsonl", "csv") or raw.read(2) == b"\x1f\x8b"
+        file.whole = head.kind not in ("jsonl", "csv") or is_packed(file.path)
         return file.format is not None
 
 
@@ -287,13 +287,13 @@ def _named_after(path: Path, original: Path) -> bool:
 
 
 def _closed(file: GrowingFile) -> bool:
-    """Whether a file that is read whole looks finished: an array that is being rewritten has no end yet."""
-    if file.kind != "array":
+    """Whether a file that is read whole looks finished: JSON that is being rewritten has no end yet."""
+    if file.kind not in ("array", "object"):
         return True
     with file.path.open("rb") as stream:
         size = stream.seek(0, os.SEEK_END)
         stream.seek(max(size - TAIL, 0))
-        return stream.read().rstrip().endswith(b"]")
+        return stream.read().rstrip().endswith((b"]", b"}"))
 
 
 def _whole_lines(file: GrowingFile, size: int, *, final: bool) -> tuple[int, int]:

@@ -6,13 +6,14 @@ Calls: OpenAI function form, ``{"name", "arguments" | "kwargs" | ...}``, JSON st
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 import msgspec
 
 from envsched_core.records import Message, Tool, ToolCall
 
-from .values import names, structured, text
+from .values import LISTS, names, structured, text
 
 __all__ = ["assistant_turns", "calls_from", "calls_of", "messages_from", "tools_from"]
 
@@ -25,13 +26,23 @@ def calls_from(value: Any) -> tuple[ToolCall, ...]:
     value = structured(value)
     if isinstance(value, str):
         return tuple(ToolCall(name) for name in names(value))
-    if not isinstance(value, list | tuple):
+    if not isinstance(value, LISTS):
         return ()
+    if value and set(map(type, value)) == {str}:
+        return _spelled(tuple(value))
     return tuple(call for call in map(_call, value) if call is not None)
+
+
+@lru_cache(maxsize=4096)  # the same few paths come again and again
+def _spelled(calls: tuple[str, ...]) -> tuple[ToolCall, ...]:
+    """Calls that are given as text each."""
+    return tuple(call for call in map(_call, calls) if call is not None)
 
 
 def _call(item: Any) -> ToolCall | None:
     """One tool call of any known shape."""
+    if isinstance(item, str) and item.isidentifier():
+        return ToolCall(item)
     item = structured(item)
     if isinstance(item, str):
         name, _, arguments = item.partition("(")
@@ -54,7 +65,7 @@ def messages_from(value: Any) -> tuple[Message, ...]:
         return (Message("assistant", value),) if value else ()
     if isinstance(value, dict):
         value = value.get("messages")
-    return tuple(map(_message, value)) if isinstance(value, list | tuple) else ()
+    return tuple(map(_message, value)) if isinstance(value, LISTS) else ()
 
 
 def _message(item: Any) -> Message:
@@ -82,7 +93,7 @@ def tools_from(value: Any) -> tuple[Tool, ...]:
         return tuple(Tool(name) for name in names(value))
     if isinstance(value, dict):
         value = [{"name": key, "parameters": schema} for key, schema in value.items()]
-    found = [tool for tool in map(_tool, value if isinstance(value, list | tuple) else ()) if tool is not None]
+    found = [tool for tool in map(_tool, value if isinstance(value, LISTS) else ()) if tool is not None]
     return tuple({tool.name: tool for tool in found}.values())
 
 

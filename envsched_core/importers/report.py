@@ -42,7 +42,7 @@ class ImportReport(msgspec.Struct, frozen=True):
     tasks: int
     """Tasks with at least one rollout."""
     listed_tasks: int
-    """Further tasks that only the task list knows (`draws = 0`)."""
+    """Further tasks that only the task list knows; without any group, the log is a catalogue."""
     groups: int
     rollouts: int
     """Scored and missing."""
@@ -67,7 +67,7 @@ class ImportReport(msgspec.Struct, frozen=True):
     rewards: tuple[RewardRange, ...]
     """By environment."""
     kept_only: bool
-    """Whether the log seems to hold only mixed groups."""
+    """Whether the log is known, or seems, to hold only groups that a filter kept."""
     warning: str
     """What follows from that; empty otherwise."""
     prompt_conflicts: int
@@ -125,6 +125,8 @@ class Tally:
     def __init__(self) -> None:
         """Starts at nothing."""
         self.rows = 0
+        self.listed = 0
+        """Tasks that the log lists."""
         self.drops: Counter[str] = Counter()
         self.first: list[Drop] = []
 
@@ -141,6 +143,9 @@ class Facts(NamedTuple):
     formats: Sequence[str]
     files: Sequence[str]
     listed_tasks: int
+    listed_environments: int
+    kept_only: str
+    """Why the log is known to hold kept groups only; empty when nothing says so."""
     notes: Sequence[str]
 
 
@@ -152,7 +157,7 @@ def build_report(tally: Tally, groups: Groups, order: Order, facts: Facts) -> Im
     task_env = np.array([env_index[task.env] for task in groups.tasks], dtype=np.int64)
     group_env = task_env[np.asarray(groups.task)] if len(groups) else task_env
     env = np.repeat(group_env, stats.size)
-    kept_only = only_mixed(stats, group_env, env, rewards)
+    mixed = only_mixed(stats, group_env, env, rewards)
     conflicts = np.flatnonzero(np.asarray(groups.conflict) == 1).tolist()
     dropped = tally.drops.total()
     return ImportReport(
@@ -163,7 +168,7 @@ def build_report(tally: Tally, groups: Groups, order: Order, facts: Facts) -> Im
         dropped=dropped,
         drop_reasons=dict(tally.drops.most_common()),
         first_drops=tuple(tally.first),
-        environments=len(env_index),
+        environments=len(env_index) or facts.listed_environments,
         tasks=len(groups.tasks),
         listed_tasks=facts.listed_tasks,
         groups=len(groups),
@@ -173,8 +178,8 @@ def build_report(tally: Tally, groups: Groups, order: Order, facts: Facts) -> Im
         **_shares(stats),
         mean_reward=_mean(rewards[~np.isnan(rewards)]),
         rewards=tuple(reward_ranges(list(env_index), env, rewards)),
-        kept_only=kept_only,
-        warning=_bias_warning(int((stats.scored >= 2).sum())) if kept_only else "",
+        kept_only=mixed or bool(facts.kept_only),
+        warning=_bias_warning(int((stats.scored >= 2).sum()), facts.kept_only) if mixed or facts.kept_only else "",
         prompt_conflicts=len(conflicts),
         first_conflicts=tuple(groups.ids(conflicts[:FIRST])),
         answer_conflicts=groups.conflict.count(2),
@@ -250,9 +255,12 @@ def _mean(values: Floats) -> float | None:
     return float(values.mean()) if len(values) else None
 
 
-def _bias_warning(groups: int) -> str:
-    return (
+def _bias_warning(groups: int, reason: str) -> str:
+    seems = (
         f"none of the {groups:,} groups with two or more rewards is flat: the log seems to hold only mixed groups, as "
-        "trainers that filter write it. Shares of flat groups, and savings replayed from it, then say nothing about "
-        "the run it comes from; log the groups before the filter to learn more."
+        "trainers that filter write it"
+    )
+    return (
+        f"{reason or seems}. Shares of flat groups, and savings replayed from it, then say nothing about the run it "
+        "comes from; log the groups before the filter to learn more."
     )

@@ -9,16 +9,17 @@ from __future__ import annotations
 import os
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from envsched_core.errors import LogFormatError
 
-from .base import ImportOptions, Notes
-from .fields import TASK_FIELDS, Columns, absent_column, checked_mapping
+from .base import ImportOptions, Notes, side_files
+from .fields import TASK_FIELDS, absent_column, checked_mapping
 from .files import Head, Source, decode, head_of
-from .formats import FORMATS, format_of, reader_of, unknown_format
+from .formats import format_of, reader_of, unknown_format
+from .not_logs import why_no_log
 
 __all__ = ["Input", "files_below", "find_inputs", "natural_order"]
 
@@ -88,7 +89,7 @@ def _absent(head: Head, options: ImportOptions) -> str:
 
 def _folder(folder: Path, options: ImportOptions, notes: Notes) -> list[Input]:
     """Every log in a folder and below it."""
-    given = {file.resolve() for file in (options.tasks, options.tools) if file is not None}
+    given = side_files(options)
     inputs, passed = [], []
     runs: list[Path] = []
     for path in sorted(files_below(folder, runs), key=natural_order):
@@ -105,30 +106,33 @@ def _folder(folder: Path, options: ImportOptions, notes: Notes) -> list[Input]:
         inputs.append(Input(Source(path, f"{folder.resolve().name}/{path.relative_to(folder).as_posix()}"), found))
     beside = {item.source.path.with_name(name) for item in inputs for name in reader_of(item.format).COMPANIONS}
     passed = [path for path in passed if folder / path not in beside]
+    said = {path: why for path in passed if (why := why_no_log(head_of(folder / path)))}
+    passed = [path for path in passed if path not in said]
     if runs:
         names = sorted(run.relative_to(folder).as_posix() for run in runs)
         notes.add(f"passed over {_list(names, 'run folder')}: decisions and groups that EnvSched wrote, not a log")
-    if not inputs and runs and not passed:
+    if not inputs and runs and not passed and not said:
         what = "is a run folder" if folder in runs else f"holds only {_list(names, 'run folder')}"
         raise LogFormatError(f"{what} that EnvSched wrote, no log", file=str(folder))
     if not inputs:
         raise LogFormatError(
-            f"no log in this folder: {_list(passed)} of no known format; tried {', '.join(FORMATS)}. Name one file "
-            "with --map reward=COLUMN --map task_id=COLUMN to read it as a table",
+            "no log in this folder: "
+            + "".join(f"{_list(names)}: {why}; " for why, names in _by_reason(said))
+            + (f"{_list(passed)} of no known format; " if passed or not said else "")
+            + "`envsched import --list` shows the formats. Name one file with --map reward=COLUMN --map task_id=COLUMN "
+            "to read it as a table",
             file=str(folder),
         )
+    for why, names in _by_reason(said):
+        notes.add(f"passed over {_list(names)}: {why}")
     if passed:
         notes.add(f"passed over {_list(passed)} of no known format")
-    for name in passed if options.tasks is None else ():
-        if _is_task_list(folder / name):
-            notes.add(f"{name} looks like a task list: --tasks {folder / name} adds its texts")
     return inputs
 
 
-def _is_task_list(path: Path) -> bool:
-    """Whether a file that is no log names tasks and their texts."""
-    columns = Columns(head_of(path).keys, {}, TASK_FIELDS)
-    return "env" in columns and "task" in columns and "text" in columns
+def _by_reason(said: Mapping[str, str]) -> list[tuple[str, list[str]]]:
+    """Why files are no logs, each reason with its files."""
+    return [(why, [path for path, reason in said.items() if reason == why]) for why in dict.fromkeys(said.values())]
 
 
 def files_below(folder: Path, runs: list[Path] | None = None) -> Iterable[Path]:

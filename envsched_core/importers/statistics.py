@@ -74,6 +74,8 @@ def reward_ranges(names: list[str], env: Ints, rewards: Floats) -> list[RewardRa
 
 def _by_env(environments: int, env: Ints, rewards: Floats) -> list[Floats]:
     """The rewards of every environment, missing ones left out."""
+    if not environments:
+        return []
     good = ~np.isnan(rewards)
     order = np.argsort(env[good], kind="stable")
     ends = np.cumsum(np.bincount(env[good], minlength=environments))

@@ -7,20 +7,51 @@ row is one group. Without a task column, tasks are named by a hash of their prom
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Any
 
 from envsched_core.errors import LogFormatError
 from envsched_core.records import Place
 
-from .base import Context, Drop, ImportOptions, Row, RowError, as_rows
+from .base import Carries, Context, Drop, ImportOptions, Row, RowError, as_rows
 from .fields import FIELDS, Columns, absent_column, checked_mapping
 from .files import Head, Source, head_of, records
+from .identity import Identity
 from .messages import calls_from, calls_of, messages_from, tools_from
-from .values import flag, floats, hashed, is_missing, name, names, number, printable, prompt, reward, structured, whole
+from .values import (
+    LISTS,
+    Memo,
+    flag,
+    floats,
+    hashed,
+    is_missing,
+    name,
+    names,
+    number,
+    printable,
+    prompt,
+    reward,
+    structured,
+    whole,
+)
 
-__all__ = ["ABOUT", "COMPANIONS", "NEEDS", "claims", "read"]
+__all__ = ["ABOUT", "CARRIES", "COMPANIONS", "NEEDS", "claims", "read"]
 
 ABOUT = "CSV, Parquet, JSON lines or a JSON array with environment, task and reward (--map names other columns)"
+CARRIES = Carries(
+    env="yes",
+    task="some",
+    group="some",
+    step="some",
+    parts="some",
+    tools="some",
+    calls="some",
+    messages="some",
+    cost="some",
+    policy="some",
+    every_group="some",
+    limits="as much as its columns say; whether groups were filtered out, only their rewards tell",
+)
 COMPANIONS: tuple[str, ...] = ()
 NEEDS: tuple[str, ...] = ()
 
@@ -29,7 +60,7 @@ FAILED = {"error", "errored", "exception", "crashed", "cancelled", "canceled", "
 
 SIMPLE: dict[str, Callable[[Any], Any]] = {
     "group": name,
-    "step": lambda value: whole(value, "step"),
+    "step": partial(whole, what="step"),
     "policy_version": name,
     "trained": flag,
     "text": prompt,
@@ -64,12 +95,14 @@ class _Layout:
         self.ends = "status" in columns or "error" in columns
         self.milliseconds = columns.getter("milliseconds") if "milliseconds" in columns else None
         self.same_text = columns.getter("same_text") if "same_text" in columns else None
+        self.others = self.ends or self.milliseconds is not None or self.same_text is not None
 
 
 def claims(head: Head, options: ImportOptions) -> bool:
     """Whether a reward and a task can be found."""
     columns = Columns(head.keys, checked_mapping(options.mapping))
-    return _has_reward(columns, options) and ("task" in columns or "text" in columns)
+    rows = head.kind in ("jsonl", "array", "csv", "parquet")
+    return rows and _has_reward(columns, options) and ("task" in columns or "text" in columns)
 
 
 def _has_reward(columns: Columns, options: ImportOptions) -> bool:
@@ -86,7 +119,8 @@ def read(source: Source, context: Context) -> Iterator[Row | Drop]:
     if head.doubled:
         named = printable(", ".join(head.doubled))
         context.notes.add(f"{source.label}: columns named more than once, of which the last is read: {named}")
-    yield from as_rows(records(source, head.kind, table.used(head.keys)), source, table.row)
+    found = records(source, head.kind, table.used(head.keys))
+    yield from as_rows(found, source, table.row, Identity(source, context))
     table.remark(source)
 
 
@@ -97,6 +131,9 @@ class _Table:
         self.options, self.notes = context.options, context.notes
         self.mapping = checked_mapping(context.options.mapping)
         self.layouts: dict[tuple[str, ...], _Layout] = {}
+        self.name = Memo()
+        self.join = context.join
+        self.by_rules = bool(context.join or context.options.env_rules)
         self.by_prompt = self.failed = self.other_texts = 0
 
     def layout(self, record: Mapping[str, Any]) -> _Layout:
@@ -113,6 +150,8 @@ class _Table:
         """Top-level columns that some field is read from."""
         columns = Columns(keys, self.mapping)
         used = {columns.first(field) for field in FIELDS} | {self.options.reward}
+        if self.join is not None:
+            used |= {self.join.column, self.join.column.partition(".")[0]}
         return frozenset(column for column in used if column is not None)
 
     def check(self, head: Head, source: Source) -> None:
@@ -123,8 +162,8 @@ class _Table:
         """
         columns = Columns(head.keys, self.mapping)
         needs = {
-            "env": "env" in columns or self.options.env is not None,
-            "task": "task" in columns or "text" in columns,
+            "env": "env" in columns or self.options.env is not None or self.by_rules,
+            "task": "task" in columns or "text" in columns or self.by_rules,
             "reward": _has_reward(columns, self.options),
         }
         missing = [field for field, there in needs.items() if not there]
@@ -148,14 +187,12 @@ class _Table:
             if value is not None:
                 fields[field] = parse(value)
         scores = self._reward(record, layout)
-        listed = isinstance(scores, list | tuple)
+        listed = isinstance(scores, LISTS)
         rewards = tuple(map(reward, scores)) if listed else (reward(scores),)
         if not rewards:
             raise RowError("empty list of rewards")
-        env = name(layout.env(record)) or self.options.env
-        task = name(layout.task(record)) or self._by_prompt(fields.get("text"))
-        if env is None or task is None:
-            raise RowError("no environment" if env is None else "no task")
+        env = self.name(layout.env(record)) or ""
+        task = self.name(layout.task(record)) or ("" if self.by_rules else self._by_prompt(fields.get("text")))
         row = Row(place, env, task, rewards, **fields)
         if listed:  # which of its rollouts a row of many means is not said
             row.messages, row.calls = (), None
@@ -164,7 +201,8 @@ class _Table:
             row.mark = mark
         if row.calls is None and row.messages:
             row.calls = calls_of(row.messages) or None
-        self._others(row, record, layout)
+        if layout.others:
+            self._others(row, record, layout)
         return row
 
     def _reward(self, record: Mapping[str, Any], layout: _Layout) -> Any:
@@ -173,12 +211,12 @@ class _Table:
         if part is not None:
             holders = (structured(value), structured(layout.parts(record)), record)
             value = next((holder[part] for holder in holders if isinstance(holder, Mapping) and part in holder), None)
-        return structured(value)
+        return value if type(value) is float else structured(value)
 
-    def _by_prompt(self, text: str | None) -> str | None:
+    def _by_prompt(self, text: str | None) -> str:
         """A name for the task of a row that names none."""
         if not text:
-            return None
+            return ""
         self.by_prompt += 1
         return hashed(text)
 

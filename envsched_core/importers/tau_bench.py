@@ -12,14 +12,29 @@ from typing import Any
 
 from envsched_core.records import Place
 
-from .base import UNUSABLE, Context, Drop, ImportOptions, Row, RowError, as_rows
+from .base import UNUSABLE, Carries, Context, Drop, ImportOptions, Row, RowError, as_rows
 from .files import Head, Source, head_of, records
+from .identity import Identity
 from .messages import calls_of, messages_from
 from .values import floats, name, names, reward, text
 
-__all__ = ["ABOUT", "COMPANIONS", "NEEDS", "claims", "read"]
+__all__ = ["ABOUT", "CARRIES", "COMPANIONS", "NEEDS", "claims", "read"]
 
 ABOUT = "tau-bench trials: a JSON array of task_id, trial, reward, info, traj (--tools FILE adds the tool documents)"
+CARRIES = Carries(
+    env="some",
+    task="yes",
+    group="yes",
+    step="no",
+    parts="yes",
+    tools="no",
+    calls="yes",
+    messages="yes",
+    cost="no",
+    policy="no",
+    every_group="yes",
+    limits="the environment is told by its tool names, else --env",
+)
 COMPANIONS: tuple[str, ...] = ()
 NEEDS = ("task_id", "reward", "info", "traj")
 
@@ -55,7 +70,7 @@ def read(source: Source, context: Context) -> Iterator[Row | Drop]:
     def trial(item: Mapping[str, Any], place: Place, mark: int) -> Row:
         return _trial(item, place, mark, env, context.options.reward)
 
-    yield from as_rows(records(source, kind), source, trial)
+    yield from as_rows(records(source, kind), source, trial, Identity(source, context))
 
 
 def _domain(source: Source, kind: Any) -> str | None:

@@ -16,7 +16,9 @@ import msgspec
 from .files import decode
 
 __all__ = [
+    "LISTS",
     "Given",
+    "Memo",
     "RowError",
     "flag",
     "floats",
@@ -38,7 +40,9 @@ __all__ = [
 
 MISSING = {"", "nan", "null", "none", "na", "n/a", "-"}
 YES_NO = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
-LARGEST = 2**1023
+NUMBERS = (float, int)
+LISTS = (list, tuple)
+LARGEST = 2.0**1023
 """Whole numbers from here on do not fit a float."""
 CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 """Characters that would move a terminal's cursor or turn its text round."""
@@ -91,7 +95,7 @@ def reward(value: Any) -> float | None:
         return float(value.strip().lower() == "true")
     if isinstance(value, dict):
         raise RowError("reward is an object of parts: choose one with --map reward=COLUMN.PART")
-    if isinstance(value, list | tuple):
+    if isinstance(value, LISTS):
         raise RowError("reward is a list of lists")
     try:
         score = float(value)
@@ -125,11 +129,13 @@ def number(value: Any) -> float | None:
 def floats(value: Any) -> dict[str, float]:
     """The finite numbers of an object by name, ``{"name": {"score": x}}`` included."""
     value = structured(value)
+    if isinstance(value, dict) and set(map(type, value.values())) == {float} and math.isfinite(sum(value.values())):
+        return value if set(map(type, value)) == {str} else {str(key): item for key, item in value.items()}
     found: dict[str, float] = {}
     for key, item in value.items() if isinstance(value, dict) else ():
-        inner = item.get("score") if isinstance(item, dict) else item
-        if isinstance(inner, int | float) and abs(inner) < LARGEST:
-            found[str(key)] = float(inner)
+        inner = item.get("score") if type(item) is dict else item
+        if isinstance(inner, NUMBERS) and abs(inner) < LARGEST:
+            found[key if type(key) is str else str(key)] = float(inner)
     return found
 
 
@@ -156,7 +162,7 @@ def flag(value: Any) -> bool | None:
     """A yes or no; None when the log does not say."""
     if isinstance(value, str):
         return YES_NO.get(value.strip().lower())
-    return bool(value) if isinstance(value, int | float) and value == value else None
+    return bool(value) if isinstance(value, NUMBERS) and value == value else None
 
 
 def name(value: Any) -> str | None:
@@ -176,6 +182,28 @@ def name(value: Any) -> str | None:
         return _given(hashed(spelled), spelled)
     shown = printable(spelled)
     return told_apart(shown, spelled) if shown != spelled else spelled or None
+
+
+class Memo:
+    """`name` for values that come again and again, as ids do."""
+
+    def __init__(self, most: int = 65_536) -> None:
+        """At most `most` names are remembered."""
+        self.most = most
+        self._known: dict[str, str | None] = {}
+
+    def __call__(self, value: Any) -> str | None:
+        """The name of a value."""
+        if type(value) is int and -(2**63) < value < 2**63:
+            return str(value)
+        if type(value) is not str:
+            return name(value)
+        found = self._known.get(value)
+        if found is None:
+            found = name(value)
+            if len(self._known) < self.most:
+                self._known[value] = found
+        return found
 
 
 def told_apart(shown: str, given: str) -> Given:
@@ -236,7 +264,7 @@ def text(value: Any) -> str:
         return value
     if isinstance(value, dict):
         return text(value.get("text") or value.get("content"))
-    if isinstance(value, list | tuple):
+    if isinstance(value, LISTS):
         return "\n".join(filter(None, map(text, value)))
     return "" if value is None else str(value)
 
@@ -244,7 +272,7 @@ def text(value: Any) -> str:
 def prompt(value: Any) -> str:
     """What a task asks: text, or the messages but for the system's (all tasks share that one)."""
     value = structured(value)
-    if isinstance(value, list | tuple):
+    if isinstance(value, LISTS):
         asked = [item for item in value if not (isinstance(item, dict) and item.get("role") == "system")]
         return text(asked or value)
     return text(value)

@@ -8,23 +8,38 @@ that one id covers several prompts: the report says so, and `--map task_id=promp
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
 from envsched_core.records import Place
 
-from .base import Context, Drop, ImportOptions, Row, RowError, as_rows
+from .base import Carries, Context, Drop, ImportOptions, Row, RowError, as_rows
 from .fields import Columns, checked_mapping
 from .files import MAX_RECORD, Head, Source, decode, records
+from .identity import Identity
 from .messages import assistant_turns, calls_of, messages_from, tools_from
 from .values import floats, name, number, prompt, reward, structured, text
 
-__all__ = ["ABOUT", "COMPANIONS", "NEEDS", "claims", "read"]
+__all__ = ["ABOUT", "CARRIES", "COMPANIONS", "NEEDS", "claims", "metadata_beside", "read", "told"]
 
 ABOUT = "verifiers evaluations: results.jsonl with metadata.json beside it (a folder may hold many runs)"
+CARRIES = Carries(
+    env="some",
+    task="yes",
+    group="some",
+    step="no",
+    parts="yes",
+    tools="some",
+    calls="yes",
+    messages="yes",
+    cost="some",
+    policy="yes",
+    every_group="yes",
+    limits="the environment stands in metadata.json; one run is one policy; groups are the rows of an example",
+)
 COMPANIONS = ("metadata.json",)
 NEEDS = ("prompt", "completion", "reward")
 
@@ -40,7 +55,7 @@ def claims(head: Head, options: ImportOptions) -> bool:
     """Whether rows hold prompt, completion and reward, and the environment stands outside them."""
     if head.kind != "jsonl" or not set(NEEDS) <= set(head.keys):
         return False
-    if _env_of(_metadata(head.path)) is not None:
+    if _env_of(metadata_beside(head.path)) is not None:
         return True
     has_env = "env" in Columns(head.keys, checked_mapping(options.mapping))
     return not has_env and bool({"id", "example_id"} & set(head.keys))
@@ -49,8 +64,52 @@ def claims(head: Head, options: ImportOptions) -> bool:
 def read(source: Source, context: Context) -> Iterator[Row | Drop]:
     """Every row of one run."""
     run = _Run(source, context)
-    yield from as_rows(records(source, "jsonl"), source, run.row)
+    yield from as_rows(records(source, "jsonl"), source, run.row, Identity(source, context))
     run.remark()
+
+
+class Told(NamedTuple):
+    """What a row of this layout says whoever wrote it."""
+
+    fields: dict[str, Any]
+    """Fields of a `Row`."""
+    parts: dict[str, float]
+    failed: bool
+    """Whether it ended in an error, so that its reward means nothing."""
+
+
+def told(record: Mapping[str, Any], own: Set[str] = frozenset()) -> Told:
+    """Read a row; `own` are further columns of its writer that are no part of the reward."""
+    asked, answer = messages_from(record.get("prompt")), messages_from(record.get("completion"))
+    usage = record.get("token_usage")
+    numbers = {key: value for key, value in record.items() if key not in OWN and key not in own}
+    parts = floats(record.get("metrics")) | floats(numbers)
+    fields = {
+        "text": prompt(record.get("prompt")),
+        "answer": text(record.get("answer")),
+        "tools": tools_from(_info(record).get("oai_tools") or record.get("tool_defs")),
+        "verifier": " + ".join(part for part in sorted(parts) if "reward" in part),
+        "parts": parts,
+        "messages": asked + answer,
+        "calls": calls_of(answer) if isinstance(structured(record.get("completion")), list) else None,
+        "tokens": _first(*(_amount(usage, key) for key in ("output_tokens", "completion_tokens"))),
+        "seconds": _seconds(record) or _seconds(record.get("timing")),
+        "turns": float(assistant_turns(answer)) if answer else None,
+        "status": _status(record),
+    }
+    return Told(fields, parts, bool(record.get("error")))
+
+
+def _info(record: Mapping[str, Any]) -> Mapping[str, Any]:
+    info = structured(record.get("info"))
+    return info if isinstance(info, Mapping) else {}
+
+
+def _status(record: Mapping[str, Any]) -> str:
+    """The log's own word on how it ended."""
+    if record.get("error"):
+        return f"error: {text(structured(record['error'])) or record['error']}"
+    return "truncated" if record.get("is_truncated") is True else text(record.get("stop_condition"))
 
 
 class _Ids(msgspec.Struct):
@@ -60,7 +119,7 @@ class _Ids(msgspec.Struct):
     example_id: Any = None
 
 
-def _metadata(results: Path) -> Mapping[str, Any]:
+def metadata_beside(results: Path) -> Mapping[str, Any]:
     """What stands beside the rows; empty when there is none or it cannot be read."""
     file = results.with_name("metadata.json")
     if not file.is_file() or file.stat().st_size > MAX_RECORD:
@@ -84,7 +143,7 @@ class _Run:
         self.label, self.growing = source.label, source.growing
         self.options, self.notes = context.options, context.notes
         self.mapping = checked_mapping(context.options.mapping)
-        self.metadata = _metadata(source.path)
+        self.metadata = metadata_beside(source.path)
         if not self.metadata:
             self.notes.add(f"{self.label}: no readable metadata.json beside it")
         folder = PurePosixPath(self.label).parent
@@ -119,33 +178,19 @@ class _Run:
 
     def row(self, record: Mapping[str, Any], place: Place, mark: int) -> Row:
         """One rollout."""
-        info = structured(record.get("info"))
-        info = info if isinstance(info, Mapping) else {}
-        asked, answer = messages_from(record.get("prompt")), messages_from(record.get("completion"))
-        timing = record.get("timing")
-        usage = record.get("token_usage")
-        parts = floats(record.get("metrics")) | floats({k: v for k, v in record.items() if k not in OWN})
-        failed = bool(record.get("error"))
-        score = self._reward(record, parts)
-        return Row(
+        found = told(record)
+        score = self._reward(record, found.parts)
+        row = Row(
             place,
-            self._env(record, info),
+            self._env(record),
             self._task(record),
-            (None if failed else score,),
+            (None if found.failed else score,),
             group=self.group,
             policy_version=self.model,
-            text=prompt(record.get("prompt")),
-            answer=text(record.get("answer")),
-            tools=tools_from(info.get("oai_tools") or record.get("tool_defs")) or self.tools,
-            verifier=" + ".join(part for part in sorted(parts) if "reward" in part),
-            parts=parts,
-            messages=asked + answer,
-            calls=calls_of(answer) if isinstance(structured(record.get("completion")), list) else None,
-            tokens=_first(*(_amount(usage, key) for key in ("output_tokens", "completion_tokens"))),
-            seconds=_seconds(record) or _seconds(timing),
-            turns=float(assistant_turns(answer)) if answer else None,
-            status=self._status(record),
+            **found.fields,
         )
+        row.tools = row.tools or self.tools
+        return row
 
     def _reward(self, record: Mapping[str, Any], parts: Mapping[str, float]) -> float | None:
         """The reward, or the part of it that the user chose."""
@@ -156,9 +201,9 @@ class _Run:
         self.rows += 1
         return value if self.options.reward is None else reward(parts.get(self.options.reward))
 
-    def _env(self, record: Mapping[str, Any], info: Mapping[str, Any]) -> str:
+    def _env(self, record: Mapping[str, Any]) -> str:
         """Of a mixture, the environment that the row names; else the run's."""
-        inner = info.get("env_id")
+        inner = _info(record).get("env_id")
         own = name("/".join(map(str, inner)) if isinstance(inner, list) else inner)
         task = name(record.get("task"))
         env = own or self.env or (task if task != "default" else None)
@@ -177,12 +222,6 @@ class _Run:
         if found is None:
             raise RowError("no example id and no prompt")
         return found
-
-    def _status(self, record: Mapping[str, Any]) -> str:
-        """The log's own word on how it ended."""
-        if record.get("error"):
-            return f"error: {text(structured(record['error'])) or record['error']}"
-        return "truncated" if record.get("is_truncated") is True else text(record.get("stop_condition"))
 
     def remark(self) -> None:
         """Compare the rows with what the metadata says of them."""

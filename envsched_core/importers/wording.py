@@ -12,16 +12,27 @@ MOST_ENVIRONMENTS = 12
 
 def report_lines(report: ImportReport) -> list[str]:
     """The report, most important first."""
+    if not report.groups:
+        return [*_catalogue(report), *_remarks(report)]
     return [*_rows(report), *_groups(report), *_rewards(report), *_remarks(report)]
+
+
+def _catalogue(report: ImportReport) -> list[str]:
+    """What there is to say of a log that only lists tasks."""
+    files = report.files[0] if len(report.files) == 1 else f"{len(report.files)} files"
+    found = f"{report.listed_tasks:,} tasks of {report.environments:,} environments, no rollouts"
+    return [f"{files} ({', '.join(report.formats)}): a catalogue of {found}", *_dropped(report)]
 
 
 def _rows(report: ImportReport) -> list[str]:
     files = report.files[0] if len(report.files) == 1 else f"{len(report.files)} files"
     counts = f"{report.rows:,} rows, {report.kept:,} kept, {report.dropped:,} dropped"
-    lines = [f"{files} ({', '.join(report.formats)}): {counts}"]
-    lines += [f"  dropped {count:,}: {reason}" for reason, count in report.drop_reasons.items()]
-    lines += [f"    {drop.file}:{drop.line}: {drop.reason}" for drop in report.first_drops]
-    return lines
+    return [f"{files} ({', '.join(report.formats)}): {counts}", *_dropped(report)]
+
+
+def _dropped(report: ImportReport) -> list[str]:
+    lines = [f"  dropped {count:,}: {reason}" for reason, count in report.drop_reasons.items()]
+    return lines + [f"    {drop.file}:{drop.line}: {drop.reason}" for drop in report.first_drops]
 
 
 def _groups(report: ImportReport) -> list[str]:

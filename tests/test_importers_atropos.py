@@ -1,0 +1,93 @@
+"""Atropos groups and ROLL steps: several rollouts in one line."""
+
+import json
+from pathlib import Path
+
+import pytest
+from whole_way import whole_way
+
+from envsched_core.errors import LogFormatError
+from envsched_core.importers import ImportOptions, import_log, sniff
+
+FORMATS = Path(__file__).parent / "formats"
+GROUPS, STEPS = FORMATS / "atropos", FORMATS / "roll"
+
+
+def read(*paths, **options):
+    return import_log(paths, ImportOptions(**options))
+
+
+def written(path, *rows):
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def group(**fields):
+    return {"tokens": [[1, 2, 3], [1, 2, 4]], "masks": [[-100, -100, 3], [-100, -100, 4]], "scores": [1, 0]} | fields
+
+
+def test_groups_go_the_whole_way(tmp_path):
+    way = whole_way(GROUPS, tmp_path)
+    assert (way.report.formats, way.report.groups, way.report.environments) == (("atropos",), 6, 2)
+    assert way.report.kept_only
+    assert "Atropos leaves groups out" in way.report.warning
+    assert way.assessment.sentence
+    assert way.verdict
+    first = way.rollouts[0]
+    assert [message.role for message in first.messages] == ["system", "user", "assistant", "tool", "assistant"]
+    assert [call.name for call in first.calls] in (["sail"], ["shunt"])
+
+
+def test_a_line_is_a_group_and_the_file_names_the_environment():
+    log = read(GROUPS)
+    groups = list(log.groups())
+    assert groups[0].rewards == (1.0, -1.0, -1.0, 1.0)
+    assert [place.line for place in groups[1].places] == [2] * 4
+    assert (log.tasks[0].env, log.tasks[0].text, log.tasks[0].draws) == ("boats", "Plan boats trip 0", 2)
+
+
+def test_without_messages_the_masked_tokens_are_the_prompt(tmp_path):
+    path = written(tmp_path / "maze.jsonl", group(), group(), group(tokens=[[1, 9, 3], [1, 9, 4]]))
+    log = read(path)
+    assert sniff(path) == "atropos"
+    assert [(task.env, task.draws) for task in log.tasks] == [("maze", 2), ("maze", 1)]
+    assert next(log.groups()).cost.tokens == 2.0
+
+
+def test_a_log_with_flat_groups_is_not_one_of_kept_groups(tmp_path):
+    assert not read(written(tmp_path / "maze.jsonl", group(), group(scores=[1, 1]))).report.kept_only
+
+
+def test_lists_of_another_length_cost_their_group(tmp_path):
+    path = written(
+        tmp_path / "maze.jsonl", group(), group(scores=[1]), group(scores=None), group(masks=[[1, 2, 3], [1, 2, 3]])
+    )
+    report = read(path).report
+    assert report.drop_reasons == {
+        "tokens has not one entry per rollout": 1,
+        "no scores": 1,
+        "no messages, and no token of the prompt is masked": 1,
+    }
+    assert report.kept == 2
+
+
+def test_steps_of_roll_go_the_whole_way(tmp_path):
+    way = whole_way(STEPS, tmp_path)
+    assert (way.report.formats, way.report.groups, way.report.environments) == (("roll",), 12, 2)
+    assert way.report.steps == (0, 1)
+    assert way.assessment.savings, way.assessment.sentence
+    first = way.rollouts[0]
+    assert [message.role for message in first.messages] == ["system", "user", "assistant"]
+    assert [call.name for call in first.calls] in (["sail"], ["shunt"])
+
+
+def test_rows_of_roll_are_told_apart_by_task_and_step(tmp_path):
+    found = next(read(STEPS).groups())
+    assert (found.group_id, found.rewards) == ("boats::boats-0#step 0", (1.0, 0.0, 0.0, 1.0))
+    bare = {"prompt": ["p", "p"], "responses": ["a", "b"], "scores": [0, 1], "tag": ["t", "t"]}
+    path = written(tmp_path / "rollout_dump_data.step_7.jsonl", bare)
+    assert sniff(path) == "roll"
+    log = read(path)
+    assert [(item.env, item.step, item.rewards) for item in log.groups()] == [("t", 7, (0.0, 1.0))]
+    with pytest.raises(LogFormatError, match="responses has not one entry per rollout"):
+        read(written(path, bare | {"responses": ["a"]}))

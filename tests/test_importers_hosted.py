@@ -1,0 +1,45 @@
+"""Samples of a hosted run: two draws of one problem in a step are two groups."""
+
+import shutil
+from pathlib import Path
+
+from whole_way import whole_way
+
+from envsched_core.importers import ImportOptions, import_log, sniff
+
+RUN = Path(__file__).parent / "formats" / "prime_hosted"
+
+
+def read(*paths, **options):
+    return import_log(paths, ImportOptions(**options))
+
+
+def test_samples_go_the_whole_way(tmp_path):
+    way = whole_way(RUN, tmp_path)
+    assert (way.report.formats, way.report.groups, way.report.environments) == (("prime-hosted",), 12, 2)
+    assert (way.report.steps, way.report.group_sizes) == ((0, 1), ((4, 12),))
+    assert way.assessment.savings, way.assessment.sentence
+    first = way.rollouts[0]
+    assert [message.role for message in first.messages] == ["system", "user", "assistant", "tool", "assistant"]
+    assert [call.name for call in first.calls] in (["sail"], ["shunt"])
+    assert "arrival_reward" in first.reward_parts
+
+
+def test_draws_are_told_apart_by_the_group_size_of_the_run(tmp_path):
+    first, second = list(read(RUN).groups())[:2]
+    assert (first.key, first.rewards, second.rewards) == ("boats::0", (1.0, 0.0, 0.0, 1.0), (1.0, 1.0, 0.0, 1.0))
+    assert (first.cost.tokens, first.cost.seconds) == (48.0, 6.0)
+    shutil.copy(RUN / "rollouts.jsonl", tmp_path / "any")
+    log = read(tmp_path / "any")
+    assert sniff(tmp_path / "any") == "prime-hosted"
+    assert next(log.groups()).rewards == (1.0, 0.0, 0.0, 1.0, 1.0, 1.0, 0.0, 1.0)
+    assert any("no run.json beside it" in note for note in log.report.notes)
+
+
+def test_public_runs(shared_inputs):
+    """Rows 0-7 and 8-15 of problem 1 have advantages around two means: they were two groups of eight."""
+    report = read(shared_inputs / "08-security-verifiers-training").report
+    assert (report.rows, report.groups, report.group_sizes) == (41, 6, ((1, 1), (8, 5)))
+    assert any("metrics of a training run" in note for note in report.notes) or not report.notes
+    second = list(read(shared_inputs / "08-security-verifiers-training" / "e2_hybrid").groups())
+    assert [sum(group.rewards) for group in second] == [3.6, 5.6]
