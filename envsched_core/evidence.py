@@ -9,6 +9,7 @@ import numpy as np
 from .catalogue import Catalogue
 from .passes import Floats, Indices, runs
 from .predictor import Predictor
+from .propagation import reached
 from .records import Evidence, Relation
 
 __all__ = ["evidence_of"]
@@ -48,12 +49,8 @@ def _speakers(predictor: Predictor, tasks: Indices, scale: float) -> tuple[Indic
     for relation, tau in enumerate((p.tau_within, p.tau_cross), start=1):
         if graph is None or tau == 0.0:
             continue
-        matrix = graph.within if relation == 1 else graph.cross
-        start = matrix.indptr[tasks]
-        reach = matrix.indptr[tasks + 1] - start
-        edges = np.repeat(start, reach) + runs(reach)
-        other, weight = matrix.indices[edges].astype(np.int64), matrix.data[edges].astype(float)
-        rows = np.repeat(everyone, reach)
+        reach, others, weights = reached(graph.within if relation == 1 else graph.cross, tasks)
+        other, weight, rows = others.astype(np.int64), weights.astype(float), np.repeat(everyone, reach)
         found.append((rows, np.full_like(rows, relation), other, weight, scale * tau * weight * n[other]))
     columns = [np.concatenate(column) for column in zip(*found, strict=True)]
     heard = columns[4] > 0

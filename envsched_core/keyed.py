@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -54,23 +55,37 @@ def mix_each(hashes: Hashes, keys: NDArray[np.int64]) -> Hashes:
     return mix(hashes ^ keys.astype(np.uint64), 0)
 
 
-def unit(hashes: Hashes) -> NDArray[np.float64]:
-    """Uniform numbers in [0, 1) [N], 53 bits each."""
+def unit(hashes: Hashes, *keys: int) -> NDArray[np.float64]:
+    """Uniform numbers in [0, 1) [N], 53 bits each, of the hashes with `keys` stirred in."""
     out = np.empty(len(hashes))
     for part in blocks(len(out)):
-        np.multiply(hashes[part] >> np.uint64(11), 2.0**-53, out=out[part])
+        _unit(_stirred(hashes[part], keys), out[part])
     return out
 
 
-def below(hashes: Hashes, share: float) -> NDArray[np.bool_]:
-    """Whether `unit` of each hash [N] is below `share`, without the numbers."""
-    return np.asarray(hashes >> np.uint64(11) < np.uint64(math.ceil(share * 2.0**53)))
+def _stirred(hashes: Hashes, keys: Sequence[int]) -> Hashes:
+    return mix(hashes, *keys) if keys else hashes
 
 
-def gumbel(hashes: Hashes) -> NDArray[np.float64]:
-    """Standard Gumbel numbers [N]."""
+def _unit(hashes: Hashes, out: NDArray[np.float64]) -> None:
+    np.multiply(hashes >> np.uint64(11), 2.0**-53, out=out)
+
+
+def below(hashes: Hashes, share: float, *keys: int) -> NDArray[np.bool_]:
+    """Whether `unit` of each hash [N], with `keys` stirred in, is below `share`, without the numbers."""
+    out, most = np.empty(len(hashes), dtype=bool), np.uint64(math.ceil(share * 2.0**53))
+    for part in blocks(len(out)):
+        np.less(_stirred(hashes[part], keys) >> np.uint64(11), most, out=out[part])
+    return out
+
+
+def gumbel(hashes: Hashes, *keys: int) -> NDArray[np.float64]:
+    """Standard Gumbel numbers [N] of the hashes with `keys` stirred in."""
     out = np.empty(len(hashes))
     for part in blocks(len(out)):
-        some = np.clip(unit(hashes[part]), 2.0**-53, 1.0 - 2.0**-53)
-        out[part] = -np.log(-np.log(some))
+        some = out[part]
+        _unit(_stirred(hashes[part], keys), some)
+        np.maximum(some, 2.0**-53, out=some)  # 0 has no logarithm
+        for _ in range(2):
+            np.negative(np.log(some, out=some), out=some)
     return out

@@ -16,23 +16,26 @@ __all__ = ["blocks", "places_in_groups", "ranks", "runs", "threshold", "top"]
 Floats = NDArray[np.float64]
 Indices = NDArray[np.int64]
 
-BLOCK = 1 << 14
+BLOCK = 1 << 13
 """Elements of a block; some dozen arrays of them fit into a core's own cache."""
-SAMPLE = 1 << 15
+SAMPLE = 1 << 14
 """Elements that a threshold is estimated from."""
-BUCKETS = 1 << 16
+BUCKETS = 1 << 14
 """Classes of nearly equal values that ranks are counted by."""
 
 
-def blocks(n: int) -> Iterator[slice]:
-    """Slices that cover [0, n) in order."""
-    return (slice(start, min(start + BLOCK, n)) for start in range(0, n, BLOCK))
+def blocks(n: int, size: int = BLOCK) -> Iterator[slice]:
+    """Slices of `size` that cover [0, n) in order."""
+    return (slice(start, min(start + size, n)) for start in range(0, n, size))
 
 
-def threshold(values: Floats, most: int) -> float:
-    """A value with roughly `most` of `values` [N] at or above it, and at least one; -inf where that is all of them."""
+def threshold(values: Floats, most: int, among: NDArray[np.bool_] | None = None) -> float:
+    """A value with roughly `most` of `values` [N] at or above it, and at least one; -inf where that is all of them.
+
+    Only those `among` [N] count, when given.
+    """
     step = max(len(values) // SAMPLE, 1)
-    sample = values[::step]
+    sample = values[::step] if among is None else values[::step][among[::step]]
     place = len(sample) - max(most // step, 1)
     return float(np.partition(sample, place)[place]) if place > 0 else -np.inf
 
@@ -55,25 +58,35 @@ def top(values: Floats, most: int) -> Indices:
 def ranks(values: Floats, among: Floats) -> Indices:
     """1 + how many of `among` [N] are larger, for each of `values` [M], which are some of them.
 
-    Counted by buckets of values; only the buckets that hold one of `values` are sorted.
+    Counted by buckets of values, even ones over all but the outermost few; only the buckets that hold one of `values`
+    are sorted.
     """
-    low, high = float(among.min()), float(among.max())
-    scale = (BUCKETS - 1) / (high - low) if high > low else 0.0
+    sample = among[:: max(len(among) // SAMPLE, 1)]
+    ends = len(sample) // 64, len(sample) - 1 - len(sample) // 64
+    low, high = np.partition(sample, ends)[list(ends)].tolist()
+    scale = (BUCKETS - 3) / (high - low) if high > low else 0.0
     if not np.isfinite(scale):
         scale = 0.0
-    bucket = np.empty(len(among), dtype=np.int64)
-    for part in blocks(len(among)):
-        bucket[part] = (among[part] - low) * scale
-    of = ((values - low) * scale).astype(np.int64)
-    above = len(among) - np.cumsum(np.bincount(bucket, minlength=BUCKETS))
+
+    def bucket_of(some: Floats) -> Indices:
+        out = some * scale
+        out += 1.0 - low * scale
+        return np.asarray(np.clip(out, 0.0, BUCKETS - 1.0, out=out), dtype=np.int64)
+
+    of = bucket_of(values)
     wanted = np.zeros(BUCKETS, dtype=bool)
     wanted[of] = True
-    near = np.sort(among[wanted[bucket]])
+    count, near = np.zeros(BUCKETS, dtype=np.int64), []
+    for part in blocks(len(among), 4 * BLOCK):  # a block has a count of every bucket
+        bucket = bucket_of(among[part])
+        count += np.bincount(bucket, minlength=BUCKETS)
+        near.append(among[part][wanted[bucket]])
+    sorted_near = np.sort(np.concatenate(near))
+    above = len(among) - np.cumsum(count)
     # Of the values that were sorted, those in higher buckets are counted in `above` already.
-    higher = np.cumsum(np.where(wanted, np.bincount(bucket, minlength=BUCKETS), 0)[::-1])[::-1]
-    beyond = len(near) - np.searchsorted(near, values, side="right")
-    counts = np.append(higher, 0)
-    return np.asarray(1 + above[of] + beyond - counts[of + 1])
+    higher = np.append(np.cumsum(np.where(wanted, count, 0)[::-1])[::-1], 0)
+    beyond = len(sorted_near) - np.searchsorted(sorted_near, values, side="right")
+    return np.asarray(1 + above[of] + beyond - higher[of + 1])
 
 
 def places_in_groups(groups: Indices) -> Indices:

@@ -32,7 +32,7 @@ from .config import Config
 from .costs import Costs, ExpectedCost
 from .graph import DualRelationGraph
 from .moments import Floats, Group, RewardMoments
-from .prediction import Prediction
+from .prediction import Prediction, beta_binomial
 from .propagation import carried, carry
 from .records import Trust
 from .regression import Regression
@@ -69,6 +69,11 @@ class Environments(NamedTuple):
     """Pseudo-rollouts [E] of the environment's mean."""
     mixing: Floats
     """Mixed groups seen over expected [E]."""
+
+    def of(self, env: Indices) -> Environments:
+        """The same of the environments [M] of some tasks."""
+        tables = (self.phi[env], self.concentration[env], self.mixing[env])
+        return Environments(self.mean[env], self.overall, *tables)
 
 
 class Predictor:
@@ -245,16 +250,27 @@ class Predictor:
         """The formulas of the module's head; the trust may be columns [Q, 1], giving predictions [Q, M]."""
         m, whole, k0 = self.moments, self.environments(h), self.config.kappa_global
         scale, env = m.discount.scale()[h], m.env[at]
+        columns = bool(np.ndim(kappa_env))
+        whole = whole.of(env) if columns else whole  # Q x M numbers, not Q x E
 
-        def around(sums: str, tau: Any) -> Any:
-            return tau * self.spread[sums][h][at] if np.any(tau) else 0.0  # no trust, no pass
+        def look_up(table: Any) -> Any:
+            return table if columns else table.take(env)
 
-        kappa = kappa_env * whole.concentration[env]
-        n = scale * (m.n[h][at] + around("wn", tau_within) + around("xn", tau_cross)) + kappa + k0
-        a = scale * (m.s[h][at] + around("ws", tau_within) + around("xs", tau_cross))
-        mean = (1.0 - share) * whole.mean[env] + share * features
-        a = a + kappa * mean + k0 * whole.overall
-        return Prediction(np.minimum(np.maximum(a, 1e-9), n - 1e-9), n, whole.phi[env], whole.mixing[env])
+        def seen(own: Floats, within: str, cross: str) -> Any:
+            out: Any = own[h][at]
+            for sums, tau in ((within, tau_within), (cross, tau_cross)):
+                if np.any(tau):  # no trust, no pass
+                    out = out + tau * self.spread[sums][h][at]
+            return scale * out
+
+        # All that is one number for an environment is worked out before it is looked up for tasks.
+        kappa = kappa_env * whole.concentration
+        told = kappa * (1.0 - share) * whole.mean + k0 * whole.overall
+        n = seen(m.n, "wn", "xn") + look_up(kappa + k0)
+        a = seen(m.s, "ws", "xs") + look_up(told)
+        if np.any(share):
+            a = a + look_up(kappa * share) * features
+        return Prediction(np.minimum(np.maximum(a, 1e-9), n - 1e-9), n, look_up(whole.phi), look_up(whole.mixing))
 
     def _told(self, h: int, tasks: Indices) -> Floats | float:
         """What features tell of a few tasks [M], without a pass over all."""
@@ -269,9 +285,7 @@ class Predictor:
             rows = [k for k, point in enumerate(self.points) if point.h == h]
             trust = np.array([self.points[k][1:] for k in rows]).T[:, :, None]
             p = self._predict(h, tasks, self._told(h, tasks), *trust)
-            b = p.n - p.a
-            gain = special.betaln(p.a + success, b + failure) - special.betaln(p.a, b)
-            self.loglik[rows] += gain.sum(axis=1)
+            self.loglik[rows] += beta_binomial(p.a, p.n, success, failure).sum(axis=1)
         self.scored += len(groups)
         best = int(np.argmax(np.round(self.loglik, 9)))
         if self.config.learn_trust and self.loglik[best] > self.loglik[self.used] + self.config.trust_margin:

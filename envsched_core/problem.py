@@ -16,14 +16,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .keyed import Hashes
+from .passes import blocks
+from .propagation import Reached
 
-__all__ = ["Cells", "Floats", "Indices", "Problem"]
+__all__ = ["Cells", "Floats", "Indices", "Problem", "Terms", "added", "terms_at"]
 
 Floats = NDArray[np.float64]
 Indices = NDArray[np.int64]
-
-
-EVERY = slice(None)
 
 
 class Cells(NamedTuple):
@@ -31,7 +30,7 @@ class Cells(NamedTuple):
 
     term: str
     """Name of its term."""
-    cell: Indices
+    cell: NDArray[np.integer]
     """Cell of each task [N]; -1 = none."""
     counts: Floats
     """Visits before this step [C], discounted, open picks included."""
@@ -43,9 +42,16 @@ class Cells(NamedTuple):
         """Mean visits of a cell before this step."""
         return float(self.counts.sum()) / max(len(self.counts), 1)
 
-    def effect(self, picked: Floats, usual: float, at: slice = EVERY) -> Floats:
-        """Factor on (or, by turns, addition to) the value of the tasks of the cells `at`, after `picked` picks [C]."""
-        return np.array([self.effect_of(count, usual) for count in (self.counts[at] + picked[at]).tolist()])
+    def effect(self, picked: Floats, usual: float) -> list[float]:
+        """Factor on (or, by turns, addition to) the value of the tasks of each cell [C], after `picked` picks [C]."""
+        counts = self.counts + picked
+        if self.shape == "turn":
+            return [-self.weight * count for count in counts.tolist()]
+        rarity = ((1.0 + usual) / (1.0 + counts)).tolist()
+        try:
+            return [rare**self.weight for rare in rarity]
+        except OverflowError:
+            return [self.effect_of(count, usual) for count in counts.tolist()]
 
     def effect_of(self, count: float, usual: float) -> float:
         """The same of one cell with `count` visits: plain numbers, so that one cell or all makes no difference."""
@@ -57,11 +63,31 @@ class Cells(NamedTuple):
             return math.inf
 
 
+Terms = Callable[[Indices], dict[str, Floats]]
+"""The fixed signed terms [M] of some tasks [M], by name."""
+
+
+def terms_at(terms: Mapping[str, Floats]) -> Terms:
+    """The terms of some tasks out of those of all [N]."""
+    return lambda tasks: {name: values[tasks] for name, values in terms.items()}
+
+
+def added(terms: Mapping[str, Floats], n: int) -> Floats:
+    """Sum of terms [N] of all `n` tasks."""
+    out = np.zeros(n)
+    for part in blocks(n):
+        for values in terms.values():
+            out[part] += values[part]
+    return out
+
+
 class Problem(NamedTuple):
     """Everything a step's batch depends on, frozen when the step begins."""
 
-    terms: Mapping[str, Floats]
-    """Fixed signed terms of every task [N]."""
+    terms: Terms
+    """Fixed signed terms of some tasks."""
+    fixed: Floats
+    """Their sum [N]."""
     value: Floats
     """What a pick is worth [N], >= 0; scales the similarity penalty."""
     cells: Sequence[Cells]
@@ -76,12 +102,11 @@ class Problem(NamedTuple):
     reserve: NDArray[np.bool_]
     """Tasks that may be picked if nothing else is left [N] (cooling down)."""
     pinned: Sequence[int]
-    similar: Callable[[int], tuple[NDArray[np.int32], NDArray[np.float32]]]
-    """Neighbours of a task and their similarity in [0, 1]."""
+    similar: Callable[[Indices], Sequence[Reached]]
+    """Neighbours of some tasks in each relation; the weight of an edge is how similar its ends are."""
     weight_similarity: float
-    temperature: float
-    gumbel: Floats
-    """Gumbel numbers [N], about 0 at the edge of a batch; empty when the temperature is 0."""
+    factor: Floats | None
+    """What a draw multiplies each task's gain by [N], about 1 at the edge of a batch; None = no draw."""
     hashes: Hashes
     """64 bits of (seed, step, task) [N]."""
     tie: Floats

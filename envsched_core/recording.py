@@ -17,10 +17,9 @@ from .catalogue import Catalogue
 from .config import Config
 from .evidence import evidence_of
 from .features import PARTS
-from .keyed import below, mix
+from .keyed import below
 from .ledger import Ledger
-from .passes import ranks, top
-from .predictor import SHARES, Prediction, Predictor
+from .predictor import SHARES, Predictor
 from .problem import Floats, Indices
 from .records import (
     EVIDENCE_STATES,
@@ -29,14 +28,17 @@ from .records import (
     Decision,
     Evidence,
     QuotaUse,
+    TaskSpec,
 )
 from .selection import Batch, Chosen
+from .settled import CODE, Settled
 
 __all__ = ["Recorder", "StepScores"]
 
 SAMPLE = 3  # key that tells the sample's hash from the draws'
+LOGITS = tuple(f"logit_{name}" for name in PARTS)
+ABSENT = {CODE["cooling_down"], CODE["in_flight"], CODE["unavailable"]}
 EVIDENCE_KEPT = {"pick": 8, "near_miss": 3, "sample": 1}
-CODE = {name: i for i, name in enumerate(OUTCOME_CODES)}
 
 
 class StepScores(NamedTuple):
@@ -63,26 +65,8 @@ class Recorder:
 
     def settle(self, batch: Batch, step: int, picks: Sequence[Chosen]) -> Settled:
         """How every task stands once `picks` are in the batch."""
-        keys = batch.scores()
         scored = [pick.score for pick in picks if pick.how == "score"]
-        cutoff = min(scored) if scored else None
-        return Settled(batch, step, keys, cutoff, self._outcomes(batch, step, keys, cutoff))
-
-    def _outcomes(self, batch: Batch, step: int, keys: Floats, cutoff: float | None) -> NDArray[np.int8]:
-        """Outcome code [N]; later lines overrule earlier ones."""
-        out = np.full(len(keys), CODE["below_cutoff"], dtype=np.int8)
-        over = np.flatnonzero(keys >= (math.inf if cutoff is None else cutoff))
-        if cutoff is not None and batch.penalty:
-            held = batch.penalised()
-            out[held[batch.scores_of(held, penalties=False) >= cutoff]] = CODE["too_similar"]
-        full = batch.used >= batch.limit
-        out[over[full[self.catalogue.env[over]]]] = CODE["quota_full"]
-        out[np.flatnonzero(~batch.eligible)] = CODE["unavailable"]
-        out[np.flatnonzero(batch.problem.reserve)] = CODE["cooling_down"]  # woken or not
-        out[list(self.ledger.by_task)] = CODE["in_flight"]
-        for pick in batch.chosen.values():
-            out[pick.task] = CODE["uniform_draw" if pick.how == "uniform" else "selected"]
-        return out
+        return Settled(batch, step, min(scored, default=None), self.ledger.by_task)
 
     # ------------------------------------------------------------------ the record
 
@@ -93,7 +77,6 @@ class Recorder:
         chosen = np.array([pick.task for pick in picks], dtype=np.int64)
         tasks = np.concatenate([chosen, near, sample])
         kept = ["pick"] * len(chosen) + ["near_miss"] * len(near) + ["sample"] * len(sample)
-        counts = [int(np.count_nonzero(settled.outcome == code)) for code in range(len(OUTCOME_CODES))]
         return Decision(
             step=step,
             seed=self.config.seed,
@@ -101,7 +84,7 @@ class Recorder:
             pool=len(self.catalogue),
             eligible=int(np.count_nonzero(batch.problem.eligible)),
             cutoff=_r(settled.cutoff),
-            counts={name: count for name, count in zip(OUTCOME_CODES, counts, strict=True) if count},
+            counts=settled.counts(),
             sample_rate=_r(rate),
             certificate=_r(batch.certificate()) if whole else None,
             quotas=self._quotas(batch),
@@ -113,13 +96,10 @@ class Recorder:
     def _others(self, settled: Settled, n: int) -> tuple[Indices, Indices, float]:
         """Near misses (best first), the random sample of the rest, and its rate."""
         batch = settled.batch
-        height = np.where(batch.eligible, settled.keys, -math.inf)
-        if batch.penalty:  # a task held back by similarity is a near miss at its unpenalised height
-            height[batch.penalised()] += list(batch.penalty.values())
+        near = settled.nearest(math.ceil(self.config.near_misses * n))
         left = int(np.count_nonzero(batch.eligible))
-        near = top(height, min(math.ceil(self.config.near_misses * n), left))
         rate = min(1.0, self.config.sample * n / max(left - len(near), 1))
-        drawn = below(mix(batch.problem.hashes, SAMPLE, batch.position - n), rate) & batch.eligible
+        drawn = below(batch.problem.hashes, rate, SAMPLE, batch.position - n) & batch.eligible
         drawn[near] = False
         return near, np.flatnonzero(drawn), rate
 
@@ -141,123 +121,121 @@ class Recorder:
         """Full records of `tasks` [M]."""
         if not len(tasks):
             return ()
-        sources, moments = self.predictor.sources(tasks), self.predictor.moments
-        prediction = self.predictor.predict(tasks)
-        low, high = prediction.interval()
-        told = (prediction.mean, prediction.variance, prediction.sd, low, high)
-        rows = _rounded(np.column_stack([*told, prediction.usable(self.config.group_size), prediction.n]))
+        batch, moments, index = settled.batch, self.predictor.moments, tasks.tolist()
+        picks = [batch.chosen.get(task) for task in index]
+        keys = np.array([pick.score if pick else 0.0 for pick in picks])
+        others = np.array([pick is None for pick in picks])
+        keys[others] = settled.keys(tasks[others])
+        outcomes, numbers = settled.outcomes(tasks).tolist(), self._numbers(tasks)
         most = np.array([EVIDENCE_KEPT[kind] for kind in kept])
-        columns = (
-            tasks.tolist(),
+        columns = zip(
+            map(self.catalogue.tasks.__getitem__, index),
             kept,
-            self._scored(settled, tasks),
-            rows,
-            _rounded(sources / sources.sum(axis=1, keepdims=True)),
-            self.states(tasks).tolist(),
+            outcomes,
+            [pick.position if pick else None for pick in picks],
+            [self.ledger.by_task.get(pick.task) if pick else None for pick in picks],
+            np.round(keys, 12).tolist(),
             settled.ranks(tasks).tolist(),
+            batch.terms_of(tasks),
+            numbers,
+            self._shares(tasks),
+            self.states(tasks).tolist(),
             moments.groups[tasks].tolist(),
             moments.last_step[tasks].tolist(),
-            self._costs(tasks),
-            self._logits(tasks, kept),
-            evidence_of(self.predictor, self.catalogue, tasks, most, [row[-1] for row in rows]),
+            self._details(settled, tasks, picks, outcomes, kept),
+            evidence_of(self.predictor, self.catalogue, tasks, most, [row[-1] for row in numbers]),
+            strict=True,
         )
-        return tuple(self._candidate(settled, _Facts._make(facts)) for facts in zip(*columns, strict=True))
+        return tuple(_candidate(*facts) for facts in columns)
 
-    def _scored(self, settled: Settled, tasks: Indices) -> list[tuple[float, dict[str, float]]]:
-        """Score and terms of each of `tasks` [M]."""
-        batch = settled.batch
-        batch.look_up(tasks)
-        picks = [batch.chosen.get(task) for task in tasks.tolist()]
-        terms = [pick.terms if pick else batch.terms_of(task) for task, pick in zip(tasks.tolist(), picks, strict=True)]
-        keys = settled.keys[tasks].tolist()
-        scores = [pick.score if pick else key for pick, key in zip(picks, keys, strict=True)]
-        values = np.round([*scores, *(value for some in terms for value in some.values())], 12).tolist()
-        rest = iter(values[len(scores) :])
-        return [(score, {name: next(rest) for name in some}) for score, some in zip(values, terms, strict=False)]
+    def _numbers(self, tasks: Indices) -> list[list[float]]:
+        """Mean, variance, sd, low, high, usable, rollouts of `tasks` [M]."""
+        prediction = self.predictor.predict(tasks)
+        usable = prediction.usable(self.config.group_size)
+        columns = (prediction.mean, *prediction.variance_and_sd(), *prediction.interval(), usable, prediction.n)
+        return _rounded(np.column_stack(columns))
 
-    def _candidate(self, settled: Settled, facts: _Facts) -> Candidate:
-        task, batch = facts.task, settled.batch
-        spec, pick = self.catalogue.tasks[task], batch.chosen.get(task)
-        score, terms = facts.scored
-        mean, variance, sd, low, high, usable, rollouts = facts.numbers
-        return Candidate(
-            env=spec.env,
-            task=spec.task,
-            kept_as=facts.kept,  # type: ignore[arg-type]  # one of the literals
-            outcome=OUTCOME_CODES[settled.outcome[task]],
-            position=pick.position if pick else None,
-            pick_id=self.ledger.by_task.get(task) if pick else None,
-            score=score,
-            rank=facts.rank,
-            terms=terms,
-            mean=mean,
-            variance=variance,
-            sd=sd,
-            low=low,
-            high=high,
-            usable=usable,
-            shares=dict(zip(SHARES, facts.shares, strict=True)),
-            rollouts=rollouts,
-            state=EVIDENCE_STATES[facts.state],  # type: ignore[arg-type]  # one of the literals
-            groups=facts.groups,
-            last_step=facts.last if facts.last >= 0 else None,
-            details={**self._details(settled, task, pick), **facts.costs, **facts.logits},
-            evidence=facts.evidence,
-        )
+    def _shares(self, tasks: Indices) -> list[dict[str, float]]:
+        """Parts of the predicted mean of `tasks` [M]."""
+        sources = self.predictor.sources(tasks)
+        rows = _rounded(sources / sources.sum(axis=1, keepdims=True))
+        names = SHARES  # zip without its check: this is done for every candidate
+        return [dict(zip(names, row)) for row in rows]  # noqa: B905
 
-    def _details(self, settled: Settled, task: int, pick: Chosen | None) -> dict[str, float | str]:
-        """The numbers behind an outcome."""
-        batch, env = settled.batch, self.catalogue.env[task]
-        outcome = OUTCOME_CODES[settled.outcome[task]]
-        out: dict[str, float | str] = {}
-        if pick:
-            out["how"] = pick.how
-        elif settled.cutoff is not None:
-            out["margin"] = _r(float(settled.keys[task]) - settled.cutoff)
-        if outcome == "quota_full" or task in batch.blocked:
-            out["quota_limit"], out["quota_used"] = float(batch.limit[env]), float(batch.used[env])
-        if task in batch.blocked:
-            out["blocked_at"] = float(batch.blocked[task][0])
-        if task in batch.penalty and not pick:
-            out.update(self._most_similar(batch, task))
-        if outcome == "cooling_down":
-            out["rests_until"] = float(self.ledger.last_pick[task] + self.ledger.cool_down + 1)
-        if outcome == "in_flight":
-            out["open_pick"] = self.ledger.by_task.get(task, "")  # it may have ended since
-        if outcome == "unavailable":
-            out["reason"] = self._reason(task)
+    def _details(
+        self,
+        settled: Settled,
+        tasks: Indices,
+        picks: Sequence[Chosen | None],
+        outcomes: Sequence[int],
+        kept: Sequence[str],
+    ) -> list[dict[str, float | str]]:
+        """The numbers behind the outcomes, what a group is expected to cost, and the logits that features predict."""
+        batch, cutoff, index = settled.batch, settled.cutoff, tasks.tolist()
+        margins = [None] * len(tasks) if cutoff is None else np.round(settled.keys(tasks) - cutoff, 12).tolist()
+        out: list[dict[str, float | str]] = [
+            {"how": pick.how} if pick else {} if margin is None else {"margin": margin}
+            for pick, margin in zip(picks, margins, strict=True)
+        ]
+        for i, (task, outcome) in enumerate(zip(index, outcomes, strict=True)):
+            if outcome == CODE["quota_full"] or task in batch.blocked:
+                env = self.catalogue.env[task]
+                out[i]["quota_limit"], out[i]["quota_used"] = float(batch.limit[env]), float(batch.used[env])
+            if task in batch.blocked:
+                out[i]["blocked_at"] = float(batch.blocked[task][0])
+        held = [i for i, task in enumerate(index) if picks[i] is None and task in batch.penalty]
+        for i, some in zip(held, self._most_similar(batch, tasks[held]), strict=True):
+            out[i].update(some)
+        for i, outcome in enumerate(outcomes):
+            if outcome in ABSENT:
+                out[i].update(self._absence(index[i], outcome))
+        self._add_costs(out, tasks)
+        self._add_logits(out, tasks, kept)
         return out
 
-    def _costs(self, tasks: Indices) -> list[dict[str, float]]:
-        """What a group of each of `tasks` [M] is expected to cost beside the usual; empty where nothing is known."""
-        cost = self.predictor.expected_cost(tasks)
-        if cost is None:
-            return [{}] * len(tasks)
-        usual = _r(cost.usual)
-        return [{"expected_cost": _r(amount), "usual_cost": usual} for amount in cost.group]
+    def _absence(self, task: int, outcome: int) -> dict[str, float | str]:
+        """Why a task is not there to be picked."""
+        if outcome == CODE["cooling_down"]:
+            return {"rests_until": float(self.ledger.last_pick[task] + self.ledger.cool_down + 1)}
+        if outcome == CODE["in_flight"]:
+            return {"open_pick": self.ledger.by_task.get(task, "")}  # it may have ended since
+        return {"reason": self._reason(task)}
 
-    def _logits(self, tasks: Indices, kept: Sequence[str]) -> list[dict[str, float]]:
+    def _most_similar(self, batch: Batch, tasks: Indices) -> list[dict[str, float | str]]:
+        """The pick that each of `tasks` [M] resembles most."""
+        strongest: list[tuple[float, int]] = [(0.0, -1)] * len(tasks)
+        for reach, others, similarity in batch.problem.similar(tasks):
+            rows = np.repeat(np.arange(len(tasks)), reach)
+            for row, other, how in zip(rows.tolist(), others.tolist(), similarity.tolist(), strict=True):
+                if other in batch.chosen:
+                    strongest[row] = max(strongest[row], (how, other))
+        return [
+            {
+                "similar_to": self.catalogue.tasks[other].key,
+                "similarity": _r(how),
+                "similar_position": float(batch.chosen[other].position),
+            }
+            if other >= 0
+            else {}
+            for how, other in strongest
+        ]
+
+    def _add_costs(self, details: Sequence[dict[str, float | str]], tasks: Indices) -> None:
+        """What a group of each of `tasks` [M] is expected to cost beside the usual; nothing where nothing is known."""
+        cost = self.predictor.expected_cost(tasks)
+        if cost is not None:
+            usual = _r(cost.usual)
+            for some, amount in zip(details, cost.group, strict=True):
+                some["expected_cost"], some["usual_cost"] = _r(amount), usual
+
+    def _add_logits(self, details: Sequence[dict[str, float | str]], tasks: Indices, kept: Sequence[str]) -> None:
         """The logit that features predict for each of `tasks` [M], by kind of feature; picks and near misses only."""
         regression, point = self.predictor.regression, self.predictor.point
-        out: list[dict[str, float]] = [{} for _ in tasks]
         told = [i for i, kind in enumerate(kept) if kind != "sample"]
         if regression is None or point.features_share == 0.0 or not told:
-            return out
+            return
         for i, parts in zip(told, _rounded(regression.split(point.h, tasks[told])), strict=True):
-            out[i] = {f"logit_{name}": value for name, value in zip(PARTS, parts, strict=True)}
-        return out
-
-    def _most_similar(self, batch: Batch, task: int) -> dict[str, float | str]:
-        others, similarity = batch.problem.similar(task)
-        picked = [(float(s), int(o)) for o, s in zip(others, similarity, strict=True) if int(o) in batch.chosen]
-        if not picked:
-            return {}
-        strongest, other = max(picked)
-        return {
-            "similar_to": self.catalogue.tasks[other].key,
-            "similarity": _r(strongest),
-            "similar_position": float(batch.chosen[other].position),
-        }
+            details[i].update(zip(LOGITS, parts, strict=True))
 
     def _reason(self, task: int) -> str:
         c, spec = self.config, self.catalogue.tasks[task]
@@ -282,8 +260,8 @@ class Recorder:
 
     def scores(self, settled: Settled) -> StepScores:
         """The arrays of one step, picks at the score at which they were picked."""
-        prediction: Prediction = self.predictor.predict()
-        score = settled.keys.astype(np.float32)
+        prediction, everyone = self.predictor.predict(), np.arange(len(self.catalogue))
+        score = settled.keys(everyone).astype(np.float32)
         for pick in settled.batch.chosen.values():
             score[pick.task] = pick.score
         return StepScores(
@@ -291,54 +269,54 @@ class Recorder:
             score=score,
             mean=prediction.mean.astype(np.float32),
             variance=prediction.variance.astype(np.float32),
-            rank=settled.all_ranks(),
+            rank=settled.ranks(everyone),
             state=self.states(),
-            outcome=settled.outcome,
+            outcome=settled.all_outcomes(),
         )
 
 
-class _Facts(NamedTuple):
-    """What is written of one candidate; computed for all candidates together."""
-
-    task: int
-    kept: str
-    scored: tuple[float, dict[str, float]]
-    """Score and terms."""
-    numbers: list[float]
-    """Mean, variance, sd, low, high, usable, rollouts."""
-    shares: list[float]
-    state: int
-    rank: int
-    groups: int
-    last: int
-    costs: dict[str, float]
-    """Expected and usual cost; empty without."""
-    logits: dict[str, float]
-    """What each kind of feature adds to the predicted logit; empty without."""
-    evidence: tuple[Evidence, ...]
-
-
-class Settled(NamedTuple):
-    """A batch and how every task stands against it."""
-
-    batch: Batch
-    step: int
-    keys: Floats
-    """Score [N] against the finished batch."""
-    cutoff: float | None
-    outcome: NDArray[np.int8]
-
-    def all_ranks(self) -> NDArray[np.int32]:
-        """Rank [N] among the available tasks before any pick; 0 = not available."""
-        return self.ranks(np.arange(len(self.keys)))
-
-    def ranks(self, tasks: Indices) -> NDArray[np.int32]:
-        """The same of `tasks` [M]."""
-        eligible, first = self.batch.problem.eligible, self.batch.initial
-        known, rank = eligible[tasks], np.zeros(len(tasks), dtype=np.int32)
-        if known.any():
-            rank[known] = ranks(first[tasks[known]], first if eligible.all() else first[eligible])
-        return rank
+def _candidate(
+    spec: TaskSpec,
+    kept: Any,
+    outcome: int,
+    position: int | None,
+    pick_id: str | None,
+    score: float,
+    rank: int,
+    terms: dict[str, float],
+    numbers: Sequence[float],
+    shares: dict[str, float],
+    state: int,
+    groups: int,
+    last: int,
+    details: dict[str, float | str],
+    evidence: tuple[Evidence, ...],
+) -> Candidate:
+    mean, variance, sd, low, high, usable, rollouts = numbers
+    return Candidate(
+        spec.env,
+        spec.task,
+        kept,
+        OUTCOME_CODES[outcome],  # type: ignore[arg-type]  # one of the literals
+        position,
+        pick_id,
+        score,
+        rank,
+        terms,
+        mean,
+        variance,
+        sd,
+        low,
+        high,
+        usable,
+        shares,
+        rollouts,
+        EVIDENCE_STATES[state],  # type: ignore[arg-type]  # one of the literals
+        groups,
+        last if last >= 0 else None,
+        details,
+        evidence,
+    )
 
 
 def _rounded(array: Floats) -> list[list[float]]:

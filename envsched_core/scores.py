@@ -14,13 +14,12 @@ same steps in the same order, so that they agree to the last bit.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 import numpy as np
 
 from .passes import blocks
-from .problem import EVERY, Floats, Indices, Problem
+from .problem import Floats, Indices, Problem
 
 __all__ = ["Scores"]
 
@@ -36,6 +35,9 @@ FLOOR = 1e-9
 
 _Fact = tuple[float, float, float, tuple[int, ...]]
 """What a task's score is made of: the sum of its fixed terms, factor of its draw, tie-break term, its cells."""
+_Near = tuple[list[int], list[float]]
+"""Neighbours of a task, and what each loses once the task is picked."""
+EVERY = slice(None)
 
 
 class Scores:
@@ -44,24 +46,25 @@ class Scores:
     def __init__(self, problem: Problem) -> None:
         """Against an empty batch."""
         p = self.problem = problem
-        self.static, self.factor = _static(p), _factor(p)
         self.picked = [np.zeros(len(c.counts)) for c in p.cells]
         self.usual = [c.usual() for c in p.cells]
         self.effect = self._effects()
         self.penalty: dict[int, float] = {}
         self._turns = [c.shape == "turn" for c in p.cells]
+        self._drawn = p.factor is not None
         self._facts: dict[int, _Fact] = {}
+        self._near: dict[int, _Near] = {}
 
     def _effects(self) -> list[list[float]]:
         """Effect of every cell, kind by kind, after the picks so far."""
         kinds = zip(self.problem.cells, self.picked, self.usual, strict=True)
-        return [c.effect(m, u).tolist() for c, m, u in kinds]
+        return [c.effect(m, u) for c, m, u in kinds]
 
     # ------------------------------------------------------------------ scores of all tasks
 
     def gains(self) -> Floats:
         """Gain [N] of adding each task to the batch as it stands."""
-        out = self._gains(EVERY, self._tables(self.effect))
+        out = self.gains_of(EVERY, self.tables())
         if self.penalty:
             out[list(self.penalty)] -= list(self.penalty.values())
         return out
@@ -69,46 +72,46 @@ class Scores:
     def first_gains(self) -> Floats:
         """The same for an empty batch."""
         kinds = zip(self.problem.cells, self.usual, strict=True)
-        return self._gains(EVERY, self._tables([c.effect(np.zeros(len(c.counts)), u).tolist() for c, u in kinds]))
+        return self.gains_of(EVERY, self.tables([c.effect(np.zeros(len(c.counts)), u) for c, u in kinds]))
 
-    def _tables(self, effects: Sequence[Sequence[float]]) -> list[Floats]:
-        """Effects of each kind of cells as arrays, the last for tasks without a cell."""
-        kinds = zip(self.problem.cells, effects, strict=True)
+    def tables(self, effects: Sequence[Sequence[float]] | None = None) -> list[Floats]:
+        """Effects (those after the picks so far) of each kind of cells as arrays, the last for tasks without a cell."""
+        kinds = zip(self.problem.cells, self.effect if effects is None else effects, strict=True)
         return [np.array([*effect, 0.0 if cells.shape == "turn" else 1.0]) for cells, effect in kinds]
 
-    def _gains(self, at: slice | Indices, tables: Sequence[Floats]) -> Floats:
+    def gains_of(self, at: slice | Indices, tables: Sequence[Floats]) -> Floats:
         """Gains of the tasks `at`, without the similarity penalty."""
-        out = np.array(self.static[at])
+        out = np.array(self.problem.fixed[at])
         for cells, table in zip(self.problem.cells, tables, strict=True):
-            effect = table[cells.cell[at]]
+            effect = table.take(cells.cell[at])
             out = np.add(out, effect, out=out) if cells.shape == "turn" else np.multiply(out, effect, out=out)
         return out
 
     def keys(self, gains: Floats, at: slice | Indices = EVERY) -> Floats:
         """Scores of tasks with these gains: drawn, rounded, ties broken."""
-        scores = gains if self.factor is None else np.maximum(gains, FLOOR) * self.factor[at]
-        return np.asarray(np.rint(scores * DIGITS) / DIGITS + TIE * self.problem.tie[at])
+        p = self.problem
+        scores = gains if p.factor is None else np.maximum(gains, FLOOR) * p.factor[at]
+        scores = np.rint(np.multiply(scores, DIGITS))
+        scores /= DIGITS
+        scores += TIE * p.tie[at]
+        return scores
 
     def scores(self) -> Floats:
         """Score [N] of each task against the batch as it stands."""
-        tables, out = self._tables(self.effect), np.empty(len(self.static))
+        tables, out = self.tables(), np.empty(len(self.problem.fixed))
         for part in blocks(len(out)):
-            out[part] = self.keys(self._gains(part, tables), part)
+            out[part] = self.keys(self.gains_of(part, tables), part)
         if self.penalty:
-            held = self.penalised()
+            held = np.array(list(self.penalty), dtype=np.int64)
             out[held] = self.scores_of(held)
         return out
 
-    def scores_of(self, tasks: Indices, *, penalties: bool = True) -> Floats:
-        """The same of a few `tasks` [M], with or without the similarity penalty."""
-        gains = self._gains(tasks, self._tables(self.effect))
-        if penalties:
+    def scores_of(self, tasks: Indices) -> Floats:
+        """The same of a few `tasks` [M]."""
+        gains = self.gains_of(tasks, self.tables())
+        if self.penalty:
             gains -= [self.penalty.get(task, 0.0) for task in tasks.tolist()]
         return self.keys(gains, tasks)
-
-    def penalised(self) -> Indices:
-        """Tasks that resemble a pick."""
-        return np.array(list(self.penalty), dtype=np.int64)
 
     # ------------------------------------------------------------------ scores of one task
 
@@ -117,37 +120,59 @@ class Scores:
         p = self.problem
         cells = [c.cell[tasks].tolist() for c in p.cells]
         facts = zip(
-            self.static[tasks].tolist(),
-            [1.0] * len(tasks) if self.factor is None else self.factor[tasks].tolist(),
+            p.fixed[tasks].tolist(),
+            [1.0] * len(tasks) if p.factor is None else p.factor[tasks].tolist(),
             (TIE * p.tie[tasks]).tolist(),
             zip(*cells, strict=True) if cells else [()] * len(tasks),
             strict=True,
         )
         self._facts.update(zip(tasks.tolist(), facts, strict=True))
 
+    def look_around(self, tasks: Indices) -> None:
+        """Have the neighbours of `tasks` [M] at hand, for the same reason."""
+        p = self.problem
+        if p.weight_similarity == 0.0 or not len(tasks):
+            return
+        root = (p.weight_similarity * np.sqrt(np.maximum(p.value[tasks], 0.0))).astype(np.float32)
+        near: list[_Near] = [([], []) for _ in tasks]
+        for reach, others, similarity in p.similar(tasks):
+            losses = np.repeat(root, reach) * similarity * np.sqrt(np.maximum(p.value[others], 0.0))
+            who, what, ends = others.tolist(), losses.tolist(), np.cumsum(reach).tolist()
+            for some, start, end in zip(near, [0, *ends], ends, strict=False):
+                some[0].extend(who[start:end])
+                some[1].extend(what[start:end])
+        self._near.update(zip(tasks.tolist(), near, strict=True))
+
     def _fact(self, task: int) -> _Fact:
         if task not in self._facts:
             self.look_up(np.array([task]))
         return self._facts[task]
 
-    def terms_of(self, task: int) -> dict[str, float]:
-        """Signed terms of one task against the batch as it stands; they sum to its score."""
-        p = self.problem
-        value, factor, tie, cells = self._fact(task)
-        terms = {name: float(values[task]) for name, values in p.terms.items()}
-        for k, cell in enumerate(cells):
-            if cell >= 0:
-                effect = self.effect[k][cell]
-                covered = value + effect if self._turns[k] else value * effect
-                terms[p.cells[k].term] = covered - value
-                value = covered
-        if task in self.penalty:
-            terms["similarity_penalty"] = -self.penalty[task]
-        if self.factor is not None:
-            gain = value - self.penalty.get(task, 0.0)
-            terms["draw"] = max(gain, FLOOR) * factor - gain
-        terms["tie_break"] = tie
-        return terms
+    def _against_batch(self, tasks: Indices) -> tuple[Floats, Floats]:
+        """Effects of each kind of their cells on `tasks` [K, M], and their penalties [M]; NaN = resembles no pick."""
+        kinds = zip(self.tables(), self.problem.cells, strict=True)
+        effects = np.array([table[c.cell[tasks]] for table, c in kinds]).reshape(-1, len(tasks))
+        return effects, np.array([self.penalty.get(task, np.nan) for task in tasks.tolist()])
+
+    def _terms(self, tasks: Indices, effects: Floats, penalties: Floats) -> list[dict[str, float]]:
+        """Signed terms of `tasks` [M] under these, to 12 decimals; they sum to the scores."""
+        p, value = self.problem, self.problem.fixed[tasks]
+        terms = p.terms(tasks)
+        for cells, effect, turn in zip(p.cells, effects, self._turns, strict=True):
+            covered = value + effect if turn else value * effect
+            terms[cells.term] = np.where(cells.cell[tasks] >= 0, covered - value, np.nan)
+            value = covered
+        terms["similarity_penalty"] = -penalties
+        if p.factor is not None:
+            gain = value - np.nan_to_num(penalties)
+            terms["draw"] = np.maximum(gain, FLOOR) * p.factor[tasks] - gain
+        terms["tie_break"] = TIE * p.tie[tasks]
+        return _as_dicts(list(terms), np.column_stack(list(terms.values())))
+
+    def _effects_on(self, task: int) -> list[float]:
+        """Effect of each of the task's cells."""
+        kinds = zip(self._turns, self.effect, self._fact(task)[3], strict=True)
+        return [effect[cell] if cell >= 0 else (0.0 if turn else 1.0) for turn, effect, cell in kinds]
 
     def _gain_and_key(self, task: int) -> tuple[float, float]:
         """Gain and score of one task."""
@@ -156,7 +181,7 @@ class Scores:
             if cell >= 0:
                 gain = gain + effect[cell] if turn else gain * effect[cell]
         gain -= self.penalty.get(task, 0.0)
-        score = gain if self.factor is None else (gain if gain > FLOOR else FLOOR) * factor
+        score = gain if not self._drawn else (gain if gain > FLOOR else FLOOR) * factor
         scaled = score * DIGITS  # as in `keys`, to the last bit
         return gain, (round(scaled) / DIGITS if -WHOLE < scaled < WHOLE else scaled / DIGITS) + tie
 
@@ -172,29 +197,23 @@ class Scores:
                 self.effect[k][cell] = cells.effect_of(float(cells.counts[cell] + picked[cell]), self.usual[k])
         if p.weight_similarity == 0.0:
             return
-        others, similarity = p.similar(task)
-        root = p.weight_similarity * math.sqrt(max(float(p.value[task]), 0.0))
-        shared = root * similarity * np.sqrt(np.maximum(p.value[others], 0.0))
+        if task not in self._near:
+            self.look_around(np.array([task]))
         penalty = self.penalty
-        for other, more in zip(others.tolist(), shared.tolist(), strict=True):
+        for other, more in zip(*self._near[task], strict=True):
             total = penalty.get(other, 0.0) + sign * more
             penalty[other] = total if total > 0.0 else 0.0
 
 
-def _static(p: Problem) -> Floats:
-    """The fixed terms of each task [N], summed."""
-    out = np.zeros(len(p.env))
-    for part in blocks(len(out)):
-        for values in p.terms.values():
-            out[part] += values[part]
-    return out
-
-
-def _factor(p: Problem) -> Floats | None:
-    """What a draw multiplies each task's gain by [N]; None without draws."""
-    if p.temperature <= 0:
-        return None
-    out = np.empty(len(p.gumbel))
-    for part in blocks(len(out)):
-        np.exp(p.temperature * p.gumbel[part], out=out[part])
+def _as_dicts(names: Sequence[str], rows: Floats) -> list[dict[str, float]]:
+    """Each of `rows` [M, T] by name, to 12 decimals, without its NaN: those that have the same ones go together."""
+    out: list[dict[str, float]] = [{}] * len(rows)
+    rows, has = np.round(rows, 12), ~np.isnan(rows)
+    alike = has @ (1 << np.arange(len(names)))
+    for kind in np.unique(alike):
+        places = np.flatnonzero(alike == kind)
+        columns = np.flatnonzero(has[places[0]])
+        some = [names[k] for k in columns.tolist()]
+        for place, row in zip(places.tolist(), rows[np.ix_(places, columns)].tolist(), strict=True):
+            out[place] = dict(zip(some, row, strict=True))
     return out

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from .keyed import mix, mix_each, unit
 from .passes import places_in_groups, threshold, top
-from .problem import Floats, Problem
+from .problem import Floats, Indices, Problem
 from .records import Relaxation
 from .scores import Scores
 
@@ -60,6 +60,8 @@ class Batch(Scores):
         self.price = np.zeros(n_env)
         self.block_count = np.zeros(n_env, dtype=np.int64)
         self.relaxed: list[Relaxation] = []
+        self._taken: dict[int, tuple[list[float], float]] = {}
+        self._floored = False
         self._heap: list[tuple[float, int]] = []
         self._bound = -math.inf
         self.initial = self.scores()
@@ -70,9 +72,9 @@ class Batch(Scores):
     def choose(self, n: int) -> list[Chosen]:
         """Add up to `n` picks; fewer only when no task is left (recorded as a shortfall)."""
         picks: list[Chosen] = []
-        drawn = self._coins(n)
+        draws, self._floored = self._draws(n), bool(self.floor.any())
         for k in range(n):
-            pick = self._next(drawn[k])
+            pick = self._next(draws[k])
             if pick is None:
                 self.relaxed.append(Relaxation("shortfall", "", n, len(picks)))
                 break
@@ -81,13 +83,13 @@ class Batch(Scores):
             self._give_up_floors(self.used < self.floor)
         return picks
 
-    def _next(self, drawn: bool) -> Chosen | None:
-        """The next pick; `drawn` says that its position is one for a uniform draw."""
+    def _next(self, draw: int | None) -> Chosen | None:
+        """The next pick; `draw`: the task to try first where the position is one for a uniform draw."""
         while self.pinned:
             pinned = self.pinned.pop(0)
             if self.eligible[pinned]:
                 return self._take(pinned, "pinned")
-        if drawn and (task := self._draw_uniform()) is not None:
+        if draw is not None and (task := self._draw_uniform(draw)) is not None:
             return self._take(task, "uniform")
         due = self._due_floors()
         if due is not None:
@@ -97,12 +99,13 @@ class Batch(Scores):
             self._give_up_floors(due)
         found = self._pop()
         if found is None:
-            return self._relax(drawn)
+            return self._relax(draw)
         return self._take(found, "relaxed" if self.problem.reserve[found] else "score")
 
     def _take(self, task: int, how: How) -> Chosen:
         gain, key = self._gain_and_key(task)
-        pick = Chosen(task, self.position, how, key, gain, self.terms_of(task))
+        pick = Chosen(task, self.position, how, key, gain, {})
+        self._taken[task] = self._effects_on(task), self.penalty.get(task, math.nan)
         self._settle_blocked(key)
         self.chosen[task] = pick
         self.position += 1
@@ -110,6 +113,24 @@ class Batch(Scores):
         self._use(int(self.problem.env[task]))
         self._visit(task, 1.0)
         return pick
+
+    def terms_of(self, tasks: Indices) -> list[dict[str, float]]:
+        """Signed terms of `tasks` [M], which sum to their scores: of picks when they were picked, of others now.
+
+        Picks get theirs here and not as they are taken: one by itself costs as much as a hundred together.
+        """
+        effects, penalties = self._against_batch(tasks)
+        index = tasks.tolist()
+        taken = [i for i, task in enumerate(index) if task in self._taken]
+        if taken:
+            effects_then, penalties_then = zip(*(self._taken[index[i]] for i in taken), strict=True)
+            effects[:, taken], penalties[taken] = np.array(effects_then).T, penalties_then
+        out = self._terms(tasks, effects, penalties)
+        for i in taken:
+            pick = self.chosen[index[i]]
+            pick.terms.update({} if pick.terms else out[i])
+            out[i] = pick.terms
+        return out
 
     def _use(self, env: int) -> None:
         self.used[env] += 1
@@ -119,15 +140,20 @@ class Batch(Scores):
 
     def _pop(self) -> int | None:
         """The task with the highest score whose environment has room; notes those its quota stopped."""
+        heap = self._heap
         while True:
-            if self._heap and -self._heap[0][0] >= self._bound:
-                stale, task = heapq.heappop(self._heap)
+            if heap and -heap[0][0] >= self._bound:
+                stale, task = heap[0]
                 if not self.eligible[task]:
+                    heapq.heappop(heap)
                     continue
                 key = self._gain_and_key(task)[1]
-                if (key < -stale and self._heap and key < -self._heap[0][0]) or key < self._bound:
-                    heapq.heappush(self._heap, (-key, task))
-                    continue
+                if key < -stale:
+                    again = (-key, task)
+                    heapq.heapreplace(heap, again)
+                    if heap[0] is not again or key < self._bound:
+                        continue
+                heapq.heappop(heap)
                 env = self.problem.env[task]
                 if self.used[env] < self.limit[env]:
                     return task
@@ -150,48 +176,61 @@ class Batch(Scores):
     # growing blocks when the heap's best falls below it.
 
     def _fill(self, scores: Floats | None = None) -> None:
-        self._rest = np.where(self.eligible, self.scores() if scores is None else scores, -math.inf)
-        self._rest[list(self.blocked)] = -math.inf  # they wait until their quota is relaxed
-        self._heap, self._facts = [], {}
-        self._block = max(1024, 8 * self.problem.size)
+        self._upper = self.scores() if scores is None else scores
+        self._open = self.eligible.copy()
+        self._open[list(self.blocked)] = False  # they wait until their quota is relaxed
+        self._heap.clear()
+        self._facts = {}
+        self._block, self._bound = max(1024, 4 * self.problem.size), math.inf
         self._extend()
 
     def _extend(self) -> None:
-        self._bound = threshold(self._rest, self._block)
-        inside = self._rest >= self._bound if self._bound > -math.inf else self._rest > -math.inf
+        above, self._bound = self._bound, threshold(self._upper, self._block, self._open)
+        inside = (self._upper >= self._bound) & self._open if self._bound > -math.inf else self._open
         tasks = np.flatnonzero(inside)
         self.look_up(tasks)
-        self._heap += zip((-self._rest[tasks]).tolist(), tasks.tolist(), strict=True)
+        best = self._upper[tasks]
+        self._heap += zip((-best).tolist(), tasks.tolist(), strict=True)
         heapq.heapify(self._heap)
-        self._rest[tasks] = -math.inf
+        if above == math.inf:  # most picks will be among these
+            self.look_around(tasks[top(best, 2 * self.problem.size)])
+        self._open[tasks] = False
         self._block *= 2
 
     # ------------------------------------------------------------------ uniform draws, floors, relaxation
 
-    def _coins(self, n: int) -> Sequence[bool]:
-        """Whether each of the next `n` positions is for a uniform draw; no more than there are tasks to pick."""
-        p, n = self.problem, min(n, len(self.eligible) + 1)
-        if p.uniform_share <= 0:
-            return [False] * n
-        positions = np.arange(self.position, self.position + n)
-        hashes = mix_each(np.repeat(mix(p.seed_hash, COIN), n), positions)
-        drawn: list[bool] = (unit(hashes) < p.uniform_share).tolist()
-        return drawn
+    def _draws(self, n: int) -> Sequence[int | None]:
+        """For each of the next `n` positions that is for a uniform draw, the task to try first; None for all others.
 
-    def _draw_uniform(self) -> int | None:
+        For no more positions than there are tasks to pick.
+        """
+        p, n, many = self.problem, min(n, len(self.eligible) + 1), len(self.eligible)
+        if p.uniform_share <= 0 or not many:
+            return [None] * n
+        positions = np.arange(self.position, self.position + n)
+        coins = mix_each(np.repeat(mix(p.seed_hash, COIN), n), positions)
+        drawn = np.flatnonzero(unit(coins) < p.uniform_share)
+        first = unit(mix_each(np.repeat(mix(p.seed_hash, DRAW), len(drawn)), positions[drawn]), 0)
+        tasks = (first * many).astype(np.int64)
+        self.look_up(tasks)
+        self.look_around(tasks)
+        found = dict(zip(drawn.tolist(), tasks.tolist(), strict=True))
+        return [found.get(k) for k in range(n)]
+
+    def _draw_uniform(self, task: int) -> int | None:
         """A uniform draw from the tasks that may still be picked: by rejection, so that it costs no pass over N."""
         p, n = self.problem, len(self.eligible)
-        for attempt in range(64 if n else 0):
-            task = int(unit(mix(p.seed_hash, DRAW, self.position, attempt))[0] * n)
+        for attempt in range(1, 65):
             if self.eligible[task] and self.used[p.env[task]] < self.limit[p.env[task]]:
                 return task
+            task = int(unit(p.seed_hash, DRAW, self.position, attempt)[0] * n)
         left = np.flatnonzero(self.eligible & (self.used < self.limit)[p.env])
-        return int(left[int(unit(mix(p.seed_hash, DRAW, self.position, 64))[0] * len(left))]) if len(left) else None
+        return int(left[int(unit(p.seed_hash, DRAW, self.position, 64)[0] * len(left))]) if len(left) else None
 
     def _due_floors(self) -> NDArray[np.bool_] | None:
         """Environments [E] behind their floor, if any: due evenly over the step, so that small asks keep it too."""
         p = self.problem
-        if not self.floor.any():
+        if not self._floored:
             return None
         due = np.ceil(self.floor * min((self.position + 1) / p.size, 1.0) - 1e-9)
         behind: NDArray[np.bool_] = self.used < due
@@ -208,7 +247,7 @@ class Batch(Scores):
         left = np.flatnonzero(self.eligible & allowed)
         return int(left[np.argmax(self.scores_of(left))]) if len(left) else None
 
-    def _relax(self, drawn: bool) -> Chosen | None:
+    def _relax(self, draw: int | None) -> Chosen | None:
         """Nothing fits: give the least exceeded quota one more pick, then wake resting tasks, else give up."""
         p = self.problem
         if not self.eligible.any():
@@ -218,7 +257,7 @@ class Batch(Scores):
             self.reserve[:] = False
             self.relaxed.append(Relaxation("cool_down", "", 0, int(self.eligible.sum())))
             self._fill()
-            return self._next(drawn)
+            return self._next(draw)
         open_env = np.unique(p.env[self.eligible])
         excess = (self.used - p.limit)[open_env]
         allowed = np.isin(p.env, open_env[excess == excess.min()])
@@ -236,7 +275,7 @@ class Batch(Scores):
         """Take a released pick back: its quota and coverage are free again, the task is not asked twice."""
         if task not in self.chosen:
             return
-        del self.chosen[task]
+        del self.chosen[task], self._taken[task]
         self.dropped.add(task)
         self.used[self.problem.env[task]] -= 1
         self._visit(task, -1.0)
@@ -247,6 +286,7 @@ class Batch(Scores):
 
     def state_dict(self) -> dict[str, Any]:
         """What the batch has become so far; with the same problem, `load_state_dict` carries on from there."""
+        self.terms_of(np.array(list(self.chosen), dtype=np.int64))
         return {
             **{name: copy.copy(getattr(self, name)) for name in self.SAVED},
             "picked": [m.copy() for m in self.picked],
@@ -285,7 +325,7 @@ class Batch(Scores):
         Those are the gains of the empty batch, of all tasks that could be picked in the end (resting ones that were
         woken too) and under the quotas as they were relaxed. Gains only fall, so no order of picks adds up to more.
         """
-        if self.factor is not None or not self.chosen:
+        if self.problem.factor is not None or not self.chosen:
             return None
         p, n = self.problem, len(self.chosen)
         could = p.eligible | (p.reserve & ~self.reserve)

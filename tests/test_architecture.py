@@ -18,9 +18,9 @@ CORE = ROOT / "envsched_core"
 DASHBOARD = ROOT / "dashboard"
 
 LAYERS = [
-    *("errors", "records", "config", "passes", "keyed", "catalogue", "moments", "similarity", "graph"),
-    *("features", "regression", "prediction", "propagation", "costs", "predictor", "evidence", "ledger"),
-    *("problem", "placebo", "scores", "selection", "recording", "explanation", "scheduler", "baselines"),
+    *("errors", "limits", "outgoing", "records", "config", "passes", "keyed", "catalogue", "moments", "similarity"),
+    *("graph", "features", "regression", "prediction", "propagation", "costs", "predictor", "evidence", "ledger"),
+    *("problem", "placebo", "scores", "selection", "settled", "recording", "explanation", "scheduler", "baselines"),
     *("evaluate", "store", "replay", "live"),
     *("importers", "adapters", "testbed", "shadow", "bench", "views", "cli"),
 ]

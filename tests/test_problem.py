@@ -17,17 +17,18 @@ def cells(visits: np.ndarray, weight: float, shape: str = "factor") -> Cells:
     return Cells("coverage_environment", np.arange(len(visits)), visits, weight, shape)  # type: ignore[arg-type]
 
 
-def effect(found: Cells) -> np.ndarray:
-    """Before any pick."""
-    return found.effect(np.zeros(len(found.counts)), found.usual())
+def effect(found: Cells, picked: np.ndarray | None = None) -> np.ndarray:
+    """After `picked` picks of each cell; before any when None."""
+    picked = np.zeros(len(found.counts)) if picked is None else picked
+    return np.array(found.effect(picked, found.usual()))
 
 
 @given(counts, weights, st.sampled_from(["factor", "turn"]))
 def test_no_pick_raises_any_effect(visits, weight, shape) -> None:
     found = cells(visits, weight, shape)
-    before = found.effect(np.zeros(len(visits)), found.usual())
+    before = effect(found)
     for cell in range(len(visits)):
-        after = found.effect(np.eye(len(visits))[cell], found.usual())
+        after = effect(found, np.eye(len(visits))[cell])
         assert (after <= before).all()
         assert np.array_equal(np.delete(after, cell), np.delete(before, cell))
 
@@ -48,11 +49,11 @@ def test_a_factor_means_the_same_at_every_level_of_value() -> None:
 
 
 def test_turns_count_visits_down() -> None:
-    assert cells(np.array([0.0, 2.0]), 1.0, "turn").effect(np.array([1.0, 0.0]), 1.0).tolist() == [-1.0, -2.0]
+    assert effect(cells(np.array([0.0, 2.0]), 1.0, "turn"), np.array([1.0, 0.0])).tolist() == [-1.0, -2.0]
 
 
 @given(counts, weights, st.integers(0, 7))
-def test_some_cells_alone_are_as_among_all(visits, weight, cell) -> None:
+def test_a_cell_alone_is_as_among_all(visits, weight, cell) -> None:
     found, picked = cells(visits, weight), np.arange(len(visits), dtype=float)
-    at = slice(cell, cell + 1)
-    assert np.array_equal(found.effect(picked, found.usual(), at), found.effect(picked, found.usual())[at])
+    cell %= len(visits)
+    assert found.effect_of(float(visits[cell] + picked[cell]), found.usual()) == effect(found, picked)[cell]

@@ -12,7 +12,8 @@ from scheduler_checks import TOOLS, outcome
 
 from envsched_core.baselines import make_scheduler
 from envsched_core.config import Config, config_from
-from envsched_core.problem import Cells, Problem
+from envsched_core.problem import Cells, Problem, terms_at
+from envsched_core.propagation import Reached
 from envsched_core.records import GroupResult, TaskSpec
 from envsched_core.selection import Batch
 
@@ -28,12 +29,13 @@ def problem(
     weights = np.triu(rng.random((n, n)) * (rng.random((n, n)) < 0.1), 1)
     weights = (weights + weights.T).astype(np.float32)
 
-    def similar(task: int):
-        others = np.flatnonzero(weights[task]).astype(np.int32)
-        return others, weights[task, others]
+    def similar(tasks: np.ndarray) -> list[Reached]:
+        rows, others = np.nonzero(weights[tasks])
+        return [Reached(np.bincount(rows, minlength=len(tasks)), others, weights[tasks[rows], others])]
 
     return Problem(
-        terms={"exploitation": value},
+        terms=terms_at({"exploitation": value}),
+        fixed=value,
         value=value,
         cells=[
             Cells("coverage_environment", env, rng.random(6) * 3, 1.0, "turn" if turns else "factor"),
@@ -47,8 +49,7 @@ def problem(
         pinned=(),
         similar=similar,
         weight_similarity=0.3,
-        temperature=temperature,
-        gumbel=rng.gumbel(size=n) if temperature else np.zeros(0),
+        factor=np.exp(temperature * rng.gumbel(size=n)) if temperature else None,
         hashes=np.zeros(n, dtype=np.uint64),
         tie=rng.random(n),
         uniform_share=0.0,
@@ -93,10 +94,12 @@ def test_terms_sum_to_the_score(seed: int, temperature: float) -> None:
     """Of picks at the moment of picking, of all others against the finished batch."""
     batch = Batch(problem(seed, temperature=temperature))
     picks = batch.choose(12)
-    assert all(abs(sum(pick.terms.values()) - pick.score) < 1e-9 for pick in picks)
+    terms_of = batch.terms_of(np.arange(N))
+    assert all(abs(sum(terms_of[pick.task].values()) - pick.score) < 1e-9 for pick in picks)
+    assert all(terms_of[pick.task] == pick.terms for pick in picks)
     keys = batch.keys(batch.gains())
-    for task in range(N):
-        terms = batch.terms_of(task)
+    for task in set(range(N)) - set(batch.chosen):
+        terms = terms_of[task]
         assert abs(sum(terms.values()) - keys[task]) < 1e-9
         assert ("coverage_pattern" in terms) is bool(batch.problem.cells[1].cell[task] >= 0)
 
@@ -105,8 +108,8 @@ def test_terms_sum_to_the_score(seed: int, temperature: float) -> None:
 def test_coverage_terms_are_what_the_factors_add(seed: int) -> None:
     batch = Batch(problem(seed))
     env, pattern = batch.problem.cells
-    for task in range(0, N, 7):
-        value, terms = batch.problem.value[task], batch.terms_of(task)
+    for task, terms in enumerate(batch.terms_of(np.arange(N))):
+        value = batch.problem.value[task]
         first = env.effect(np.zeros(6), env.usual())[env.cell[task]]
         assert terms["coverage_environment"] == pytest.approx(value * (first - 1.0), abs=1e-12)
         if pattern.cell[task] >= 0:

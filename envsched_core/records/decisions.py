@@ -42,7 +42,8 @@ EVIDENCE_STATES: tuple[str, ...] = get_args(EvidenceState)
 OUTCOME_CODES: tuple[str, ...] = get_args(OutcomeCode)
 
 
-class Evidence(msgspec.Struct, frozen=True):
+# A step makes thousands of these two; they hold plain values, in which the garbage collector finds nothing.
+class Evidence(msgspec.Struct, frozen=True, gc=False):
     """One task whose past rollouts spoke for a candidate."""
 
     env: str
@@ -60,7 +61,7 @@ class Evidence(msgspec.Struct, frozen=True):
     """Step at which it was last observed."""
 
 
-class Candidate(msgspec.Struct, frozen=True):
+class Candidate(msgspec.Struct, frozen=True, gc=False):
     """One task in one decision: what was predicted, what it scored, and what became of it."""
 
     env: str

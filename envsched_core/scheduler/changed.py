@@ -22,6 +22,7 @@ from envsched_core.recording import Recorder
 from envsched_core.records import Explanation
 
 from .core import EnvSched
+from .quotas import Quotas
 
 __all__ = ["TRUST", "begin", "changed", "explain_all", "has_weights"]
 
@@ -59,11 +60,11 @@ def changed(before: EnvSched, config: Config, trust: Mapping[str, float]) -> Env
     after.config = config
     after.ledger = _own(before.ledger)
     after.predictor = _trusting(before.predictor, config, trust)
+    after.quotas = Quotas(config, after.catalogue)
     after.recorder = Recorder(after.catalogue, after.ledger, after.predictor, config)
     after.counts = Counter(before.counts)
     after._pending = list(before._pending)
     after._digest = digest(config)
-    after._quota = None
     after._batch, after._settled, after._decisions = None, None, []
     return after
 

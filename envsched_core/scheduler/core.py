@@ -32,15 +32,19 @@ from envsched_core.graph import DualRelationGraph, GraphBuilder, Traces
 from envsched_core.keyed import Hashes, gumbel, mix, unit
 from envsched_core.ledger import Ledger
 from envsched_core.moments import Discount, Floats, is_flat
+from envsched_core.passes import blocks
 from envsched_core.placebo import shuffled
 from envsched_core.predictor import Predictor
 from envsched_core.problem import Problem
-from envsched_core.recording import Recorder, Settled, StepScores
+from envsched_core.propagation import Reached, reached
+from envsched_core.recording import Recorder, StepScores
 from envsched_core.records import Decision, Explanation, GroupResult, TaskSpec
 from envsched_core.selection import Batch
+from envsched_core.settled import Settled
 
 from .intake import checked_step, sound
 from .protocol import Worth
+from .quotas import Quotas
 from .state import load, save
 from .worth import worth_of
 
@@ -69,6 +73,7 @@ class EnvSched:
         self.traces = Traces()
         self.builder = GraphBuilder(c)
         self.built: DualRelationGraph | None = None  # as it was built; a placebo uses another
+        self.quotas = Quotas(c, self.catalogue)
         self.recorder = Recorder(self.catalogue, self.ledger, self.predictor, c)
         self.visit_clock = Discount([c.coverage_half_life])
         self.visits = np.zeros(0)
@@ -83,7 +88,6 @@ class EnvSched:
         self._expired: tuple[str, ...] = ()
         self._digest = digest(c)
         self._seeded: Hashes = np.zeros(0, dtype=np.uint64)  # of every task, with the seed
-        self._quota: tuple[tuple[int, int], NDArray[np.int64]] | None = None
 
     @property
     def graph(self) -> DualRelationGraph | None:
@@ -284,22 +288,23 @@ class EnvSched:
         resting = self.ledger.resting(self.step)
         pinned = [i for key in c.pin_tasks if (i := self.catalogue.index.get(key, -1)) >= 0]
         hashes = mix(self._seeded, self.step)
+        terms, fixed = worth.settled()
         return Problem(
-            terms=worth.terms,
+            terms=terms,
+            fixed=fixed,
             value=worth.value,
             cells=worth.cells,
             env=self.catalogue.env,
             limit=self._limits(c.batch_size),
-            floor=np.array([self._floor(name) for name in self.catalogue.env_names], dtype=np.int64),
+            floor=self.quotas.floors(),
             eligible=~barred & ~resting,
             reserve=resting & ~barred,
             pinned=pinned,
             similar=self._similar,
             weight_similarity=c.weight_similarity if self.graph is not None else 0.0,
-            temperature=c.temperature,
-            gumbel=self._draws(hashes) if c.temperature > 0 else np.zeros(0),
+            factor=self._draws(hashes) if c.temperature > 0 else None,
             hashes=hashes,
-            tie=unit(mix(hashes, TIE_KEY)),
+            tie=unit(hashes, TIE_KEY),
             uniform_share=c.uniform_share,
             seed_hash=mix(np.zeros(1, dtype=np.uint64), c.seed, self.step),
             size=c.batch_size,
@@ -307,32 +312,22 @@ class EnvSched:
         )
 
     def _draws(self, hashes: Hashes) -> Floats:
-        """Gumbel numbers [N], shifted so that the last of a batch's best draws is about 0.
+        """exp(temperature x Gumbel) [N], the Gumbel numbers shifted so that the last of a batch's best is about 0.
 
         The shift is one factor on all scores: it changes no choice and keeps scores in the unit of the gain.
         """
-        return gumbel(mix(hashes, GUMBEL_KEY)) - math.log(max(len(hashes) / self.config.batch_size, 1.0))
+        out = gumbel(hashes, GUMBEL_KEY)
+        shift = math.log(max(len(hashes) / self.config.batch_size, 1.0))
+        for part in blocks(len(out)):
+            some = out[part]
+            some -= shift
+            some *= self.config.temperature
+            np.exp(some, out=some)
+        return out
 
     def _limits(self, size: int) -> NDArray[np.int64]:
         """Most picks of each environment [E] in a step of `size` picks."""
-        key = (len(self.catalogue.env_names), size)
-        if self._quota is None or self._quota[0] != key:
-            limits = [self._limit(name, size) for name in self.catalogue.env_names]
-            self._quota = key, np.array(limits, dtype=np.int64)
-        return self._quota[1]
-
-    def _limit(self, env: str, size: int) -> int:
-        """Most picks of one environment in a step of `size` picks: at least one, unless its share is 0.
-
-        The general share never falls below an even split, which no batch could keep; a floor raises the limit.
-        """
-        even = 1.0 / len(self.catalogue.env_names)
-        share = self.config.max_shares.get(env, max(self.config.max_share, even))
-        return max(math.ceil(share * size - 1e-9), 1 if share > 0 else 0, self._floor(env))
-
-    def _floor(self, env: str) -> int:
-        c = self.config
-        return max(math.floor(c.min_shares.get(env, 0.0) * c.batch_size + 1e-9), int(env in c.pin_environments))
+        return self.quotas.limits(size)
 
     def _widen_quotas(self, batch: Batch, total: int) -> None:
         """A step that asks for more than `batch_size` has quotas to match."""
@@ -343,11 +338,9 @@ class EnvSched:
                 batch.blocked.clear()
                 batch._fill()
 
-    def _similar(self, task: int) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
-        if self.graph is None:
-            return np.zeros(0, dtype=np.int32), np.zeros(0, dtype=np.float32)
-        rows = [self.graph.row(relation, task) for relation in ("within", "cross")]
-        return np.concatenate([r[0] for r in rows]), np.concatenate([r[1] for r in rows])
+    def _similar(self, tasks: NDArray[np.int64]) -> list[Reached]:
+        graph = self.graph
+        return [] if graph is None else [reached(graph.within, tasks), reached(graph.cross, tasks)]
 
     def _worth(self) -> Worth:
         p = self.predictor

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
+import numpy as np
+
 from envsched_core.config import Config
 from envsched_core.graph import DualRelationGraph
 from envsched_core.moments import Floats
-from envsched_core.problem import Cells
+from envsched_core.problem import Cells, Terms, added, terms_at
 from envsched_core.recording import StepScores
 from envsched_core.records import Decision, Explanation, GroupResult, TaskSpec
 
@@ -56,8 +58,17 @@ class Scheduler(Protocol):
 class Worth(NamedTuple):
     """What a scheduler thinks of every task at a step."""
 
-    terms: dict[str, Floats]
-    """Fixed signed terms [N]."""
+    terms: Mapping[str, Floats] | Terms
+    """Fixed signed terms [N], or what works them out for some tasks."""
     value: Floats
     """Value of a pick [N], >= 0."""
     cells: list[Cells]
+    fixed: Floats | None = None
+    """Sum of the terms [N]; None = add them up."""
+
+    def settled(self) -> tuple[Terms, Floats]:
+        """The terms of some tasks on demand, and their sum over all [N]."""
+        if callable(self.terms):
+            everyone = np.arange(len(self.value))
+            return self.terms, self.fixed if self.fixed is not None else added(self.terms(everyone), len(everyone))
+        return terms_at(self.terms), added(self.terms, len(self.value))

@@ -17,6 +17,7 @@ from envsched_core.config import config_from, digest
 from envsched_core.errors import ContractError
 from envsched_core.graph import DualRelationGraph
 from envsched_core.predictor import GRIDS
+from envsched_core.problem import added, terms_at
 from envsched_core.records import GroupResult
 from envsched_core.selection import Batch
 
@@ -64,7 +65,7 @@ def _batch_state(s: EnvSched) -> dict[str, Any] | None:
         return None
     cells = [cell.counts.copy() for cell in s._batch.problem.cells]
     frozen = {"eligible": s._batch.problem.eligible.copy(), "reserve": s._batch.problem.reserve.copy(), "cells": cells}
-    terms = {name: values.copy() for name, values in s._batch.problem.terms.items()}
+    terms = s._batch.problem.terms(np.arange(len(s.catalogue)))
     return {**s._batch.state_dict(), "frozen": {**frozen, "terms": terms}}
 
 
@@ -137,5 +138,5 @@ def _load_batch(s: EnvSched, saved: Mapping[str, Any] | None, tasks: NDArray[np.
     cells = [c._replace(counts=np.array(counts)) for c, counts in zip(problem.cells, frozen["cells"], strict=True)]
     terms = {name: np.asarray(values) for name, values in frozen["terms"].items()}
     problem = problem._replace(eligible=np.array(frozen["eligible"]), reserve=np.array(frozen["reserve"]), cells=cells)
-    s._batch = Batch(problem._replace(terms=terms))
+    s._batch = Batch(problem._replace(terms=terms_at(terms), fixed=added(terms, len(s.catalogue))))
     s._batch.load_state_dict(saved)
