@@ -17,8 +17,8 @@ def read(*paths, **options):
 
 def test_dispatches_go_the_whole_way(tmp_path):
     way = whole_way(RUN, tmp_path, env_rules=RULES)
-    assert (way.report.formats, way.report.groups, way.report.environments) == (("areal",), 12, 2)
-    assert (way.report.steps, way.report.tasks) == ((1, 2), 6)
+    assert (way.report.formats, way.report.groups, way.report.environments) == (("areal",), 16, 2)
+    assert (way.report.steps, way.report.tasks) == ((1, 2), 8)
     assert way.assessment.savings, way.assessment.sentence
     assert way.verdict
     first = way.rollouts[0]

@@ -1,5 +1,6 @@
 """ART trajectories: splits, scenarios in metadata, and what the place of a file tells."""
 
+import json
 import shutil
 from pathlib import Path
 
@@ -19,7 +20,7 @@ def read(*paths, **options):
 
 def test_trajectories_go_the_whole_way(tmp_path):
     way = whole_way(RUN, tmp_path)
-    assert (way.report.formats, way.report.groups, way.report.environments) == (("art",), 12, 2)
+    assert (way.report.formats, way.report.groups, way.report.environments) == (("art",), 16, 2)
     assert way.report.steps == (0, 1)
     assert not way.report.kept_only
     assert way.assessment.savings, way.assessment.sentence
@@ -54,6 +55,28 @@ def test_the_file_alone_is_known_by_its_content(tmp_path):
     assert sniff(tmp_path / "any") == "art"
     group = next(read(tmp_path / "any").groups())
     assert (group.step, group.trained, group.policy_version) == (None, None, None)
+
+
+def test_groups_of_older_releases_are_a_line_each(tmp_path):
+    choice = {"finish_reason": "stop", "message": {"role": "assistant", "content": "Here.", "tool_calls": None}}
+    asked = [{"role": "system", "content": "s"}, {"role": "user", "content": "Where?"}]
+    walk = {
+        "metadata": {"env": "maps", "scenario_id": 5},
+        "metrics": {"found": 1},
+        "messages_and_choices": [*asked, choice],
+    }
+    lines = [{"trajectories": [walk | {"reward": reward} for reward in rewards]} for rewards in ((0, 1), (1, 1))]
+    folder = tmp_path / "maps" / "models" / "toy" / "trajectories" / "val"
+    folder.mkdir(parents=True)
+    (folder / "0003.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    seen = []
+    log = import_log([folder], sink=lambda rollouts: [seen.append(rollout) or 0 for rollout in rollouts])
+    assert [(group.key, group.rewards, group.step) for group in log.groups()] == [
+        ("maps::5", (0.0, 1.0), 3),
+        ("maps::5", (1.0, 1.0), 3),
+    ]
+    assert [message.content for message in seen[0].messages] == ["s", "Where?", "Here."]
+    assert log.tasks[0].text == "Where?"
 
 
 def test_a_metric_may_be_the_reward():

@@ -28,7 +28,7 @@ def group(**fields):
 
 def test_groups_go_the_whole_way(tmp_path):
     way = whole_way(GROUPS, tmp_path)
-    assert (way.report.formats, way.report.groups, way.report.environments) == (("atropos",), 6, 2)
+    assert (way.report.formats, way.report.groups, way.report.environments) == (("atropos",), 8, 2)
     assert way.report.kept_only
     assert "Atropos leaves groups out" in way.report.warning
     assert way.assessment.sentence
@@ -73,7 +73,7 @@ def test_lists_of_another_length_cost_their_group(tmp_path):
 
 def test_steps_of_roll_go_the_whole_way(tmp_path):
     way = whole_way(STEPS, tmp_path)
-    assert (way.report.formats, way.report.groups, way.report.environments) == (("roll",), 12, 2)
+    assert (way.report.formats, way.report.groups, way.report.environments) == (("roll",), 16, 2)
     assert way.report.steps == (0, 1)
     assert way.assessment.savings, way.assessment.sentence
     first = way.rollouts[0]

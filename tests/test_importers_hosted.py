@@ -3,6 +3,7 @@
 import shutil
 from pathlib import Path
 
+import pytest
 from whole_way import whole_way
 
 from envsched_core.importers import ImportOptions, import_log, sniff
@@ -16,8 +17,8 @@ def read(*paths, **options):
 
 def test_samples_go_the_whole_way(tmp_path):
     way = whole_way(RUN, tmp_path)
-    assert (way.report.formats, way.report.groups, way.report.environments) == (("prime-hosted",), 12, 2)
-    assert (way.report.steps, way.report.group_sizes) == ((0, 1), ((4, 12),))
+    assert (way.report.formats, way.report.groups, way.report.environments) == (("prime-hosted",), 16, 2)
+    assert (way.report.steps, way.report.group_sizes) == ((0, 1), ((4, 16),))
     assert way.assessment.savings, way.assessment.sentence
     first = way.rollouts[0]
     assert [message.role for message in first.messages] == ["system", "user", "assistant", "tool", "assistant"]
@@ -40,6 +41,5 @@ def test_public_runs(shared_inputs):
     """Rows 0-7 and 8-15 of problem 1 have advantages around two means: they were two groups of eight."""
     report = read(shared_inputs / "08-security-verifiers-training").report
     assert (report.rows, report.groups, report.group_sizes) == (41, 6, ((1, 1), (8, 5)))
-    assert any("metrics of a training run" in note for note in report.notes) or not report.notes
     second = list(read(shared_inputs / "08-security-verifiers-training" / "e2_hybrid").groups())
-    assert [sum(group.rewards) for group in second] == [3.6, 5.6]
+    assert [sum(group.rewards) for group in second] == pytest.approx([3.6, 5.6])

@@ -46,10 +46,14 @@ def scored(*values):
 
 
 def test_an_evaluation_goes_the_whole_way(tmp_path):
-    way = whole_way(GARDEN, tmp_path)
-    assert (way.report.formats, way.report.groups, way.report.environments) == (("inspect",), 6, 1)
-    assert (way.report.missing, way.report.partial_groups) == (2, 1)
-    assert way.assessment.sentence
+    (tmp_path / "logs").mkdir()
+    for number in range(3):
+        about = garden()["eval"] | {"task": f"garden {number}", "task_id": f"T{number}"}
+        (tmp_path / "logs" / f"{number}.json").write_text(json.dumps(garden(eval=about)))
+    way = whole_way(tmp_path / "logs", tmp_path)
+    assert (way.report.formats, way.report.groups, way.report.environments) == (("inspect",), 18, 3)
+    assert (way.report.missing, way.report.partial_groups) == (6, 3)
+    assert way.assessment.savings, way.assessment.sentence
     assert way.verdict
     first = way.rollouts[0]
     assert [message.role for message in first.messages] == ["system", "user", "assistant", "tool", "assistant"]
@@ -71,6 +75,28 @@ def test_long_texts_that_the_log_keeps_once_are_put_back():
     task = read(GARDEN).tasks[0]
     assert task.text.startswith("Water the ferns before the roses")
     assert [(tool.name, tool.parameters) for tool in task.tools] == [("water", ("plot",))]
+
+
+def test_older_logs_have_one_score_and_a_transcript(tmp_path):
+    log = garden()
+    for sample in log["samples"]:
+        sample["score"] = sample.pop("scores").get("verify")
+        sample["transcript"] = {"events": sample.pop("events", []), "content": sample.pop("attachments", {})}
+    path = tmp_path / "log.json"
+    path.write_text(json.dumps(log))
+    older, newer = read(path), read(GARDEN)
+    assert [group.rewards for group in older.groups()] == [group.rewards for group in newer.groups()]
+    assert [(task.text, task.tools) for task in older.tasks] == [(task.text, task.tools) for task in newer.tasks]
+
+
+def test_what_a_failed_tool_said_is_shown(tmp_path):
+    said = {"role": "tool", "content": "", "error": {"type": "timeout", "message": "took too long"}}
+    path = tmp_path / "log.json"
+    path.write_text(json.dumps(garden(samples=[{"id": 1, "epoch": 1, "input": "i", "messages": [said]}])))
+    seen = []
+    import_log([path], sink=lambda rollouts: [seen.append(rollout) or 0 for rollout in rollouts])
+    assert seen[0].messages[0].content == "error: took too long"
+    assert seen[0].reward is None
 
 
 @pytest.mark.parametrize("kind", ["eval", "json"])
@@ -108,8 +134,9 @@ def test_summaries_are_enough_without_rollouts(tmp_path):
     found = read(path, keep_rollouts=False)
     assert [group.rewards for group in found.groups()] == [group.rewards for group in read(GARDEN).groups()]
     assert any("only the summaries of 24 samples were read" in note for note in found.report.notes)
-    with pytest.raises(LogFormatError, match="24 x not JSON"):
-        read(path)
+    whole = read(path)
+    assert [group.rewards for group in whole.groups()] == [group.rewards for group in found.groups()]
+    assert any("24 samples have no member that can be read: not JSON" in note for note in whole.report.notes)
 
 
 def test_samples_without_a_member_are_known_by_their_summaries(tmp_path):
@@ -122,7 +149,7 @@ def test_samples_without_a_member_are_known_by_their_summaries(tmp_path):
         archive.writestr("_journal/summaries/2.json", json.dumps(log["samples"][12:]))
     report = read(path).report
     assert (report.rows, report.groups) == (24, 6)
-    assert any("24 samples have no member of their own" in note for note in report.notes)
+    assert any("24 samples have no member that can be read" in note for note in report.notes)
     assert any("did not end well (status started)" in note for note in report.notes)
 
 
@@ -169,13 +196,13 @@ def bomb(path, size, members):
 @pytest.mark.parametrize(
     ("limit", "value", "said"),
     [
-        ("MOST_MEMBERS", 5, "members; at most 5"),
-        ("MOST_BYTES", 2**20, "it unpacks to"),
-        ("MOST_TIMES", 200, "times its size"),
+        ("MEMBERS", 5, "members, more than 5"),
+        ("BYTES", 2**20, "it unpacks to"),
+        ("TIMES", 200, "times its size"),
     ],
 )
 def test_an_archive_beyond_a_limit_is_not_opened(tmp_path, monkeypatch, limit, value, said):
-    monkeypatch.setattr(eval_archive, limit, value)
+    monkeypatch.setenv(f"ENVSCHED_MAX_{'ARCHIVE' if limit == 'MEMBERS' else 'UNPACKED'}_{limit}", str(value))
     monkeypatch.setattr(eval_archive, "SMALL", 1)
     with pytest.raises(LogFormatError, match=f"not opened: .*{said}"):
         read(bomb(tmp_path / "log.eval", 2**20, 4))
@@ -183,7 +210,7 @@ def test_an_archive_beyond_a_limit_is_not_opened(tmp_path, monkeypatch, limit, v
 
 @pytest.mark.security
 def test_members_that_lie_or_are_damaged_cost_their_own_sample(tmp_path, monkeypatch):
-    monkeypatch.setattr(eval_archive, "MAX_RECORD", 2**16)
+    monkeypatch.setenv("ENVSCHED_MAX_RECORD_BYTES", str(2**16))
     path = packed(tmp_path / "log.eval", garden(), [("samples/long_epoch_1.json", b" " * 2**17)])
     with zipfile.ZipFile(path) as archive:
         broken = archive.getinfo("samples/garden/job-1_epoch_1.json").header_offset
@@ -195,9 +222,10 @@ def test_members_that_lie_or_are_damaged_cost_their_own_sample(tmp_path, monkeyp
     content[at + 24 : at + 28] = (100).to_bytes(4, "little")
     path.write_bytes(content)
     report = read(path).report
-    assert (report.kept, report.dropped) == (22, 3)
-    assert any(reason.startswith("longer than") for reason in report.drop_reasons)
-    assert sum(count for reason, count in report.drop_reasons.items() if reason.startswith("damaged")) == 2
+    assert (report.kept, report.dropped) == (24, 1)
+    assert next(iter(report.drop_reasons)).startswith("longer than 65,536 bytes")
+    assert any("2 samples have no member that can be read: damaged" in note for note in report.notes)
+    assert report.prompt_conflicts == 0
 
 
 @pytest.mark.security
@@ -216,6 +244,9 @@ def test_what_is_no_evaluation_is_refused(tmp_path):
         read(tmp_path / "any.zip")
     with pytest.raises(LogFormatError, match="is no log of Inspect"):
         read(tmp_path / "any.zip", format="inspect")
+    (tmp_path / "none").touch()
+    with pytest.raises(LogFormatError, match="the file is empty"):
+        read(tmp_path / "none", format="inspect")
     with zipfile.ZipFile(tmp_path / "log.eval", "w") as archive:
         archive.writestr("header.json", "[]")
     with pytest.raises(LogFormatError, match="describes no evaluation"):

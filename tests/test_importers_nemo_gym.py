@@ -29,10 +29,12 @@ def row(**fields):
 
 
 def test_rollouts_go_the_whole_way(tmp_path):
-    way = whole_way(RUN, tmp_path)
-    assert (way.report.formats, way.report.groups, way.report.environments) == (("nemo-gym",), 8, 2)
-    assert (way.report.rollouts, way.report.missing, way.report.listed_tasks) == (32, 2, 1)
-    assert way.assessment.sentence
+    for number in range(2):
+        shutil.copytree(RUN, tmp_path / "logs" / str(number))
+    way = whole_way(tmp_path / "logs", tmp_path)
+    assert (way.report.formats, way.report.groups, way.report.environments) == (("nemo-gym",), 16, 2)
+    assert (way.report.rollouts, way.report.missing, way.report.listed_tasks) == (64, 4, 1)
+    assert way.assessment.savings, way.assessment.sentence
     assert way.verdict
     first = way.rollouts[0]
     assert [message.role for message in first.messages] == ["system", "user", "assistant", "tool", "assistant"]
@@ -66,6 +68,9 @@ def test_inputs_alone_are_tasks(tmp_path):
     log = read(RUN / "rollouts_materialized_inputs.jsonl")
     assert (log.report.groups, len(log.tasks), log.tasks[-1].task) == (0, 9, "parcel-9")
     assert any("read as tasks" in note for note in log.report.notes)
+    bare = {"responses_create_params": {"input": "How far?"}, "verifier_metadata": {"answer": 4}}
+    task = read(written(tmp_path / "roads.jsonl", bare)).tasks[0]
+    assert (task.env, task.text) == ("roads", "How far?")
 
 
 def test_a_part_of_the_reward_may_be_chosen():
@@ -136,6 +141,12 @@ def test_sniffing_looks_at_content(tmp_path):
     assert sniff(tmp_path / "any") == "nemo-gym"
     with pytest.raises(LogFormatError, match="it has no responses_create_params"):
         read(written(tmp_path / "other.jsonl", {"reward": 1}), format="nemo-gym")
+
+
+def test_the_trainers_own_data_says_why_it_is_no_log(tmp_path):
+    path = written(tmp_path / "train_data_step1.jsonl", {"content": ["a"], "rewards": [1.0], "input_lengths": [3]})
+    with pytest.raises(LogFormatError, match="names no prompt: groups cannot be told"):
+        read(path)
 
 
 def test_public_examples(shared_inputs):

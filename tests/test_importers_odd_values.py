@@ -12,7 +12,26 @@ from envsched_core.errors import EnvSchedError, LogFormatError
 from envsched_core.importers import ImportOptions, import_log, import_run
 
 FORMATS = Path(__file__).parent / "formats"
-SAMPLES = ("verl", "verl_v1", "tau2_folder", "tau2_tasks", "bfcl", "bfcl_v3", "acebench", "environments.jsonl")
+SAMPLES = (
+    "verl",
+    "verl_v1",
+    "tau2_folder",
+    "tau2_tasks",
+    "bfcl",
+    "bfcl_v3",
+    "acebench",
+    "environments.jsonl",
+    "inspect",
+    "nemo_gym",
+    "tinker",
+    "rllm",
+    "skyrl",
+    "areal",
+    "slime",
+    "atropos",
+    "roll",
+    "prime_hosted",
+)
 ODD = (
     None,
     True,
@@ -75,7 +94,27 @@ def test_an_odd_value_anywhere_costs_rows_at_most(tmp_path_factory, sample, data
         assert report.rows == report.kept + report.dropped
 
 
-@pytest.mark.parametrize("format", ["verl", "trl", "tau2", "bfcl", "acebench", "environments"])
+@pytest.mark.parametrize(
+    "format",
+    [
+        "verl",
+        "trl",
+        "tau2",
+        "bfcl",
+        "acebench",
+        "environments",
+        "inspect",
+        "nemo-gym",
+        "art",
+        "tinker",
+        "skyrl",
+        "areal",
+        "slime",
+        "atropos",
+        "roll",
+        "prime-hosted",
+    ],
+)
 def test_a_file_of_another_format_is_refused_by_name(format):
     with pytest.raises(LogFormatError, match="is no"):
         import_log([FORMATS / "table.csv"], ImportOptions(format=format))

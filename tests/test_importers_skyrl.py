@@ -16,7 +16,7 @@ def read(*paths, **options):
 
 def test_evaluations_go_the_whole_way(tmp_path):
     way = whole_way(RUN, tmp_path)
-    assert (way.report.formats, way.report.groups, way.report.environments) == (("skyrl",), 12, 2)
+    assert (way.report.formats, way.report.groups, way.report.environments) == (("skyrl",), 16, 2)
     assert (way.report.steps, way.report.notes) == ((10, 20), ())
     assert way.assessment.savings, way.assessment.sentence
     assert way.verdict

@@ -1,8 +1,6 @@
 """slime: samples as the converter writes them, and pickles that are told and never loaded."""
 
-import builtins
 import json
-import pickle
 import runpy
 import sys
 import types
@@ -32,7 +30,7 @@ def changed(path, **changes):
 
 def test_samples_go_the_whole_way(tmp_path):
     way = whole_way(RUN, tmp_path)
-    assert (way.report.formats, way.report.groups, way.report.environments) == (("slime",), 12, 2)
+    assert (way.report.formats, way.report.groups, way.report.environments) == (("slime",), 16, 2)
     assert (way.report.steps, way.report.missing) == ((0, 1), 2)
     assert way.assessment.savings, way.assessment.sentence
     assert way.verdict
@@ -49,16 +47,16 @@ def test_aborted_samples_have_no_reward():
 
 
 def test_an_object_of_several_rewards_asks_which(tmp_path):
-    path = changed(tmp_path / "log.jsonl", reward={"right": 1.0, "short": 0.5})
+    path = changed(tmp_path / "log.jsonl", status="completed", reward={"right": 1.0, "short": 0.5})
     with pytest.raises(LogFormatError, match=r"several numbers \(right, short\): choose one with --reward"):
         read(path)
-    assert next(read(path, reward="short").groups()).rewards == (0.5,) * 3
-    assert next(read(changed(path, reward=2.0)).groups()).rewards == (2.0,) * 3
+    assert next(read(path, reward="short").groups()).rewards == (0.5,) * 4
+    assert next(read(changed(path, status="completed", reward=2.0)).groups()).rewards == (2.0,) * 4
 
 
 def test_samples_of_one_execution_count_once(tmp_path):
     path = changed(tmp_path / "log.jsonl", rollout_id=7, status="completed")
-    assert [len(group.rewards) for group in read(path).groups()] == [1] * 6
+    assert [len(group.rewards) for group in read(path).groups()] == [1] * 8
 
 
 def test_evaluations_and_removed_samples_were_not_trained_on(tmp_path):
@@ -84,11 +82,9 @@ def test_the_converter_writes_what_is_read(tmp_path, monkeypatch):
     assert "tokens" not in written.read_text()
 
 
-class Trap:
-    """What would run if a pickle of it were loaded."""
-
-    def __reduce__(self):
-        return (builtins.exec, ("raise SystemExit('loaded')",))
+RUNS = b"raise SystemExit('loaded')"
+TRAP = b"\x80\x02cbuiltins\nexec\nX" + len(RUNS).to_bytes(4, "little") + RUNS + b"\x85R."
+"""A pickle that would end the process if it were loaded."""
 
 
 @pytest.mark.security
@@ -98,9 +94,9 @@ def test_a_pickle_is_refused_with_the_way_out(tmp_path, kind, format):
     path = tmp_path / "rollout_3.pt"
     if kind == "torch":
         with zipfile.ZipFile(path, "w") as archive:
-            archive.writestr("rollout_3/data.pkl", pickle.dumps(Trap()))
+            archive.writestr("rollout_3/data.pkl", TRAP)
     else:
-        path.write_bytes(pickle.dumps([Trap(), b"\0"]))
+        path.write_bytes(TRAP)
     with pytest.raises(LogFormatError) as raised:
         read(path, format=format)
     assert "never loaded" in str(raised.value)
@@ -110,7 +106,7 @@ def test_a_pickle_is_refused_with_the_way_out(tmp_path, kind, format):
 def test_pickles_in_a_folder_are_passed_over_and_told_once(tmp_path):
     (tmp_path / "log.jsonl").write_text(FIRST.read_text())
     for number in range(3):
-        (tmp_path / f"rollout_{number}.pt").write_bytes(pickle.dumps([Trap(), b"\0"]))
+        (tmp_path / f"rollout_{number}.pt").write_bytes(TRAP)
     notes = [note for note in read(tmp_path).report.notes if "never loaded" in note]
     assert len(notes) == 1
     assert "3 files (rollout_0.pt" in notes[0]
@@ -118,5 +114,5 @@ def test_pickles_in_a_folder_are_passed_over_and_told_once(tmp_path):
 
 def test_what_is_no_sample_is_refused(tmp_path):
     (tmp_path / "log.jsonl").write_text('{"reward": 1}\n')
-    with pytest.raises(LogFormatError, match="holds no samples of slime"):
+    with pytest.raises(LogFormatError, match="is no log of slime"):
         read(tmp_path / "log.jsonl", format="slime")

@@ -116,7 +116,7 @@ def test_a_torn_last_line_is_dropped_and_a_whole_one_kept(tmp_path):
 
 
 def test_a_line_too_long_is_dropped(tmp_path, monkeypatch):
-    monkeypatch.setattr("envsched_core.importers.files.MAX_RECORD", 200)
+    monkeypatch.setenv("ENVSCHED_MAX_RECORD_BYTES", "200")
     path = lines(tmp_path, row(), row(text="x" * 1000), row(), name="log.jsonl")
     report = read(path).report
     assert (report.kept, report.dropped, report.first_drops[0].line) == (2, 1, 2)

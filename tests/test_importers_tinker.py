@@ -23,7 +23,7 @@ def changed(path, change):
 
 def test_summaries_go_the_whole_way(tmp_path):
     way = whole_way(RUN, tmp_path)
-    assert (way.report.formats, way.report.groups, way.report.environments) == (("tinker",), 12, 2)
+    assert (way.report.formats, way.report.groups, way.report.environments) == (("tinker",), 16, 2)
     assert way.report.steps == (0, 1)
     assert way.assessment.savings, way.assessment.sentence
     assert way.verdict
@@ -50,11 +50,11 @@ def test_without_names_each_group_is_a_task_of_its_own_and_told(tmp_path):
     path = changed(tmp_path / "log", lambda row: row | {"tags": ["boats"]})
     report = read(path).report
     assert sniff(path) == "tinker"
-    assert (report.tasks, report.groups) == (6, 6)
+    assert (report.tasks, report.groups) == (8, 8)
     assert any("each counts as a task of its own" in note for note in report.notes)
 
 
 def test_evaluations_were_not_trained_on(tmp_path):
     log = read(FIRST, changed(tmp_path / "eval.jsonl", lambda row: row | {"split": "eval/hard"}))
     assert {group.trained for group in log.groups()} == {None, False}
-    assert log.report.groups == 12
+    assert log.report.groups == 16

@@ -226,3 +226,43 @@ def test_the_whole_way_to_the_decision_page(tmp_path, log):
     way = whole_way(log, tmp_path)
     assert way.verdict
     assert way.rollouts[0].messages
+
+
+def test_what_verifiers_itself_writes(tmp_path):
+    v1 = pytest.importorskip("verifiers.v1")
+    from verifiers.v1 import episode as e
+    from verifiers.v1 import trace as t
+    from verifiers.v1 import types as y
+    from verifiers.v1.configs.agent import WireAgentConfig
+    from verifiers.v1.graph import MessageNode
+
+    task = t.TraceTask(type="T", data=v1.TaskData(idx=0, prompt="Refund order 0"), key="refund-0")
+    call = y.ToolCall(id="c", name="refund", arguments="{}")
+    nodes = [
+        MessageNode(message=y.UserMessage(content="Refund order 0")),
+        MessageNode(parent=0, sampled=True, message=y.AssistantMessage(tool_calls=[call]), token_ids=[1], mask=[True]),
+        MessageNode(parent=1, message=y.ToolMessage(tool_call_id="c", content="ok")),
+    ]
+    trace = t.Trace(
+        task=task,
+        agent=t.AgentInfo(config=WireAgentConfig(model="tiny")),
+        tools=[y.Tool(name="refund", parameters={"properties": {"order": {}}})],
+        nodes=nodes,
+        calls=[t.ModelCall(node=1, usage=y.Usage(prompt_tokens=5, completion_tokens=4))],
+        rewards={"db": t.Reward(score=1.0, weight=0.5), "judge": None},
+        ok=True,
+    )
+    work = e.TrainWorkInfo(step=4, policy=e.PolicySpan(start=2, end=3))
+    about = {
+        "env": e.EnvInfo(id="pkg", name="retail"),
+        "task": task,
+        "group": e.GroupInfo(id="g"),
+        "run": e.TrainRunInfo(id="r", work=work),
+    }
+    whole = e.Episode(**about, ok=True, traces=[trace])
+    failed = e.Episode(**about, errors=[t.Error(type="SandboxError", message="gone")])
+    log = read(write(tmp_path / "traces.jsonl", [one.to_record() for one in (whole, failed)]))
+    (group,) = log.groups()
+    assert (group.key, group.rewards, group.missing, group.step) == ("retail::refund-0", (0.5,), 1, 4)
+    assert (group.policy_version, group.calls, log.tasks[0].text) == ("2", (("refund",), ()), "Refund order 0")
+    assert log.tasks[0].tools[0].parameters == ("order",)

@@ -9,7 +9,7 @@ import pytest
 from store_runs import write_run
 
 from envsched_core.errors import StoreError
-from envsched_core.store import RunReader, archive, pack, unpack
+from envsched_core.store import RunReader, pack, unpack
 
 
 def test_a_packed_run_reads_as_before(tmp_path):
@@ -41,6 +41,6 @@ def test_no_archive_and_a_bomb_are_told(tmp_path, monkeypatch):
         unpack(tmp_path / "no.tar.xz", tmp_path / "out")
     write_run(tmp_path / "run")
     pack([tmp_path / "run"], tmp_path / "a.tar.xz")
-    monkeypatch.setattr(archive, "MOST_BYTES", 10)
+    monkeypatch.setenv("ENVSCHED_MAX_RUN_BYTES", "10")
     with pytest.raises(StoreError, match="more than 10 bytes"):
         unpack(tmp_path / "a.tar.xz", tmp_path / "out")

@@ -18,6 +18,7 @@ import msgspec
 
 from envsched_core.baselines import make_scheduler
 from envsched_core.config import Config
+from envsched_core.errors import LogFormatError
 from envsched_core.evaluate import Interval, Spent, rate_bootstrap, ratio_bootstrap
 from envsched_core.importers import ImportOptions, ImportReport, import_run
 from envsched_core.records import GroupResult
@@ -103,6 +104,8 @@ def pool_of(
         return load_pool(paths[0]), None
     without_messages = msgspec.structs.replace(options or ImportOptions(), keep_rollouts=False)
     report = import_run(paths, folder / "log", without_messages)
+    if not report.groups:
+        raise LogFormatError("lists tasks and holds no rollouts: there is nothing to assess", file=str(paths[0]))
     return load_pool(folder / "log"), report
 
 

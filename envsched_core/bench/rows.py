@@ -8,6 +8,8 @@ from pathlib import Path
 
 import msgspec
 
+from envsched_core.outgoing import harmless_cell
+
 __all__ = ["cell", "rows_of", "write_csv"]
 
 
@@ -43,6 +45,15 @@ def cell(value: float | None) -> str:
 
 
 def write_csv(file: Path, rows: Iterable[Sequence[str]]) -> None:
-    """Write a table; names with commas or quotes are quoted."""
+    """Write a table; names with commas or quotes are quoted, and none is a formula to a spreadsheet."""
     with file.open("w", encoding="utf-8", newline="") as out:
-        csv.writer(out, lineterminator="\n").writerows(rows)
+        csv.writer(out, lineterminator="\n").writerows([_safe(text) for text in row] for row in rows)
+
+
+def _safe(text: str) -> str:
+    """A cell: numbers as they are, names guarded."""
+    try:
+        float(text)
+    except ValueError:
+        return harmless_cell(text)
+    return text

@@ -14,6 +14,7 @@ from typing import Annotated
 import typer
 
 from envsched_core.errors import EnvSchedError
+from envsched_core.outgoing import printable_lines
 
 from . import benches, closed_loop, decisions, logs, reporting, scaling, shadowing, show
 
@@ -54,5 +55,5 @@ def main(arguments: Sequence[str] | None = None) -> None:
     try:
         app(args=list(arguments) if arguments is not None else None, prog_name="envsched")
     except EnvSchedError as error:
-        typer.echo(f"envsched: {error}", err=True)
+        typer.echo(printable_lines(f"envsched: {error}"), err=True)
         sys.exit(2)

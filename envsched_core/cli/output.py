@@ -90,7 +90,7 @@ def _read(file: Path) -> dict[str, Any]:
     try:
         text = file.read_text(encoding="utf-8")
         values = msgspec.json.decode(text) if file.suffix == ".json" else tomllib.loads(text)
-    except (OSError, UnicodeDecodeError, msgspec.DecodeError, tomllib.TOMLDecodeError) as error:
+    except (OSError, UnicodeDecodeError, RecursionError, msgspec.DecodeError, tomllib.TOMLDecodeError) as error:
         raise ConfigError(f"--config {file}: {error}; give a TOML file, or JSON with the ending .json") from error
     if not isinstance(values, Mapping):
         raise ConfigError(f"--config {file}: holds no table of knobs; `envsched config` lists them")
@@ -101,5 +101,5 @@ def _value(text: str) -> Any:
     """A value as JSON; what is no JSON is a string."""
     try:
         return msgspec.json.decode(text)
-    except msgspec.DecodeError:
+    except (RecursionError, msgspec.DecodeError):
         return text

@@ -17,6 +17,7 @@ import typer
 
 from envsched_core.baselines import NAMES
 from envsched_core.importers import ImportOptions
+from envsched_core.outgoing import printable_lines
 from envsched_core.shadow import Shadow, ShadowPlan, ShadowStep
 from envsched_core.shadow import follow as steps_of
 
@@ -82,11 +83,15 @@ class _Times(msgspec.Struct, frozen=True):
     at_end: bool
 
 
+def _tell(said: str) -> None:
+    typer.echo(printable_lines(said), err=True)
+
+
 def _run(log: list[Path], out: Path, options: ImportOptions, plan: ShadowPlan, json: bool, times: _Times) -> None:
     shadow = Shadow(log, out, options, plan)
     try:
         with _stopped_by_signals(shadow.stopping):
-            for step in steps_of(shadow, **msgspec.structs.asdict(times), tell=lambda said: typer.echo(said, err=True)):
+            for step in steps_of(shadow, **msgspec.structs.asdict(times), tell=_tell):
                 typer.echo(msgspec.json.encode(step).decode()) if json else say(_line(step))
                 sys.stdout.flush()
     finally:

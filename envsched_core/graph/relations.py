@@ -88,6 +88,26 @@ class DualRelationGraph:
             parts[name] = {key.removeprefix(prefix): arrays[key] for key in arrays if key.startswith(prefix)}
         return cls(version, relations, parts, np.asarray(arrays["pattern"]), pattern_names)
 
+    def check(self) -> None:
+        """Refuse arrays that do not fit together: SciPy follows an index beyond its matrix without looking.
+
+        Raises:
+            ValueError: with what does not fit.
+        """
+        kinds = self.pattern
+        if kinds.ndim != 1 or not np.issubdtype(kinds.dtype, np.integer):
+            raise ValueError("pattern is no list of whole numbers")
+        if len(kinds) and not -1 <= kinds.min() <= kinds.max() < len(self.pattern_names):
+            raise ValueError("a pattern without a name")
+        if not all(isinstance(name, str) for name in self.pattern_names):
+            raise ValueError("a name of a pattern is no text")
+        for matrix, parts in ((self.within, self.within_parts), (self.cross, self.cross_parts)):
+            matrix.check_format(full_check=True)
+            if not np.issubdtype(matrix.dtype, np.floating):
+                raise ValueError("a weight is no number")
+            if any(values.shape != matrix.data.shape for values in parts.values()):
+                raise ValueError("not one part for each edge")
+
     def digest(self) -> str:
         """16 hex digits over all arrays and names."""
         hasher = hashlib.blake2b(digest_size=8)

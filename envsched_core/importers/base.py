@@ -234,23 +234,23 @@ def as_rows(
     `identify` (an `Identity`) is given every row with its record, to name environment and task by the user's rules.
     A row without a step has that of its folder, where the log's folders are named so (``step_12``).
     """
-    step = _step_of(source.label)
-    for record in records:
-        if record.problem:
-            yield Drop(source.label, record.line, record.problem)
+    label, step = source.label, _step_of(source.label)
+    for line, value, problem, mark, mended in records:
+        if problem:
+            yield Drop(label, line, problem)
             continue
         try:
-            row = parse(record.value, Place(source.label, record.line), record.mark)
+            row = parse(value, Place(label, line), mark)
             if identify is not None:
-                identify(row, record.value)
+                identify(row, value)
         except RowError as error:
-            yield Drop(source.label, record.line, str(error))
+            yield Drop(label, line, str(error))
         except UNUSABLE as error:
-            yield Drop(source.label, record.line, f"unexpected content ({type(error).__name__})")
+            yield Drop(label, line, f"unexpected content ({type(error).__name__})")
         else:
             if row.step is None:
                 row.step = step
-            _name(row, record.mended)
+            _name(row, mended)
             yield row
 
 

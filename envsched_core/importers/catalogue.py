@@ -15,10 +15,11 @@ from typing import Any, NamedTuple
 import msgspec
 
 from envsched_core.errors import LogFormatError
+from envsched_core.limits import RECORD_BYTES
 from envsched_core.records import TaskSpec, Tool
 
 from .fields import TASK_FIELDS, Columns
-from .files import MAX_RECORD, Source, decode, head_of, records
+from .files import Source, decode, head_of, records
 from .messages import tools_from
 from .values import name, names, parted, printable, prompt, restored
 
@@ -178,8 +179,8 @@ def read_join(column: str, path: Path, mapping: Mapping[str, str]) -> Join:
 
 def _read_tools(path: Path) -> dict[str, tuple[Tool, ...]]:
     """A list of tool documents (or one on each line), or an object environment -> list, or -> object with `tools`."""
-    if _existing(path).stat().st_size > MAX_RECORD:
-        raise LogFormatError(f"longer than {MAX_RECORD >> 20} MiB", file=str(path))
+    if _existing(path).stat().st_size > RECORD_BYTES.now():
+        raise LogFormatError(f"longer than {RECORD_BYTES.now():,} bytes, {RECORD_BYTES.remedy()}", file=str(path))
     raw = path.read_bytes()
     try:
         value = decode(raw)

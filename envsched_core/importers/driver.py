@@ -13,6 +13,7 @@ import msgspec
 
 from envsched_core.baselines import make_scheduler
 from envsched_core.errors import LogFormatError
+from envsched_core.limits import ROWS
 from envsched_core.records import GroupResult, Rollout, TaskSpec
 from envsched_core.store import RunWriter, new_manifest
 
@@ -76,7 +77,7 @@ class _Reading:
     def rows(self) -> Iterator[tuple[Row, Joined]]:
         """Every usable row, once it has found its group."""
         total = sum(item.source.size for item in self.inputs)
-        before = 0
+        before, most = 0, ROWS.now()
         for source, format in self.inputs:
             for item in self._items(source, format):
                 if isinstance(item, Listed):
@@ -84,6 +85,8 @@ class _Reading:
                     self.tally.listed += 1
                     continue
                 self.tally.rows += 1
+                if self.tally.rows > most:
+                    raise LogFormatError(f"more than {most:,} rows so far, {ROWS.remedy()}", file=source.label)
                 if self.progress is not None and self.tally.rows % ROWS_A_REPORT == 0:
                     self.progress(before + source.done, total)
                 if isinstance(item, Drop):
@@ -94,8 +97,8 @@ class _Reading:
                 except RowError as error:
                     self.tally.drop(Drop(item.place.file, item.place.line, str(error)))
                     continue
-                for given, name in item.changed:
-                    self.changed.setdefault(name, given[: LONGEST_NAME + 1])
+                if item.changed:
+                    self._tell_changed(item)
                 yield item, joined
             before += source.size
         if self.progress is not None:
@@ -107,6 +110,10 @@ class _Reading:
         part = self.context.options.reward
         if part is not None and all(reward != reward for reward in self.groups.reward):  # all NaN
             raise LogFormatError(f"no row has a reward part or column '{part}'", file=self.inputs[0].source.label)
+
+    def _tell_changed(self, row: Row) -> None:
+        for given, name in row.changed:
+            self.changed.setdefault(name, given[: LONGEST_NAME + 1])
 
     def _items(self, source: Source, format: str) -> Iterator[Row | Drop | Listed]:
         """What a reader finds in a file; one of a folder that it cannot read is passed over and told.

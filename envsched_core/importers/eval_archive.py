@@ -16,17 +16,15 @@ from contextlib import contextmanager
 from typing import Any
 
 from envsched_core.errors import LogFormatError
+from envsched_core.limits import ARCHIVE_MEMBERS, RECORD_BYTES, UNPACKED_BYTES, UNPACKED_TIMES
 
-from .files import MAX_RECORD, Source, decode
+from .files import Source, decode
 from .packed import TORN
 
 __all__ = ["EvalArchive", "opened_archive"]
 
-MOST_MEMBERS = 500_000
-MOST_BYTES = 2**36
-"""Bytes that all members together may unpack to."""
-MOST_TIMES, SMALL = 2_000, 2**20
-"""How far a member, or the archive, may unpack; members that unpack to less than `SMALL` bytes may go beyond."""
+SMALL = 2**20
+"""Bytes up to which a member may unpack any number of times its size."""
 PIECE = 4096
 """Bytes asked for at a time, so that no more than as many packed ones are unpacked at once."""
 ZSTD = 93
@@ -63,8 +61,8 @@ class EvalArchive:
             raise ValueError(f"no {name} in the archive")
         if member.flag_bits & ENCRYPTED:
             raise ValueError("encrypted")
-        if member.file_size > MAX_RECORD:
-            raise ValueError(f"longer than {MAX_RECORD >> 20} MiB")
+        if member.file_size > (most := RECORD_BYTES.now()):
+            raise ValueError(f"longer than {most:,} bytes, {RECORD_BYTES.remedy()}")
         try:
             with self._archive.open(member) as stream:
                 return b"".join(iter(lambda: stream.read(PIECE), b""))
@@ -94,16 +92,17 @@ def opened_archive(source: Source) -> Iterator[EvalArchive]:
 
 def _beyond_limits(members: list[zipfile.ZipInfo], size: int) -> str:
     """Which limit an archive of `size` bytes goes beyond, by what it says of itself; empty when none."""
-    if len(members) > MOST_MEMBERS:
-        return f"{len(members):,} members; at most {MOST_MEMBERS:,} are read"
+    if len(members) > (most := ARCHIVE_MEMBERS.now()):
+        return f"{len(members):,} members, more than {most:,}, {ARCHIVE_MEMBERS.remedy()}"
     whole = sum(member.file_size for member in members)
-    if whole > MOST_BYTES:
-        return f"it unpacks to {whole >> 30:,} GiB; at most {MOST_BYTES >> 30} are read"
-    if whole > MOST_TIMES * max(size, SMALL):  # members that share their bytes
-        return f"it unpacks to more than {MOST_TIMES:,} times its size"
+    if whole > (most := UNPACKED_BYTES.now()):
+        return f"it unpacks to {whole:,} bytes, more than {most:,}, {UNPACKED_BYTES.remedy()}"
+    times = UNPACKED_TIMES.now()
+    if whole > times * max(size, SMALL):  # members that share their bytes
+        return f"it unpacks to more than {times:,} times its size, {UNPACKED_TIMES.remedy()}"
     for member in members:
-        if member.file_size > max(SMALL, MOST_TIMES * member.compress_size):
-            return f"a member unpacks to more than {MOST_TIMES:,} times its size"
+        if member.file_size > max(SMALL, times * member.compress_size):
+            return f"a member unpacks to more than {times:,} times its size, {UNPACKED_TIMES.remedy()}"
     return ""
 
 

@@ -21,12 +21,12 @@ from zipfile import is_zipfile
 import msgspec
 
 from envsched_core.errors import LogFormatError
+from envsched_core.limits import RECORD_BYTES
 
 from .json_cut import SURROGATES, Member, decode, items, members, without_surrogates
 from .packed import TORN, is_packed, opened, parquet_columns, parquet_rows, zip_names
 
 __all__ = [
-    "MAX_RECORD",
     "Head",
     "Kind",
     "Record",
@@ -41,10 +41,9 @@ __all__ = [
 
 Kind = Literal["jsonl", "array", "object", "csv", "parquet", "zip", "other", "empty"]
 
-MAX_RECORD = 64 * 2**20
-"""Bytes of the longest line, array item or CSV field that is read; longer ones are dropped."""
-
 HEAD_RECORDS = 20
+HEAD_KEYS = 10_000
+"""Fields of its first records that a `Head` has."""
 HEAD_BYTES = 8 * 2**20
 """How far into one large object its members are looked for."""
 SMALL = 2**16
@@ -76,6 +75,8 @@ class Source:
         self.label = label or path.name
         self.start, self.before = start, before
         self.growing = end is not None
+        self.most = RECORD_BYTES.now()
+        """Bytes of the longest line, array item or CSV field that is read; longer ones are dropped."""
         self.size = path.stat().st_size if end is None else end
         self.done = start
 
@@ -96,24 +97,28 @@ class Source:
             yield data
 
     def lines(self, head: int = 0) -> Iterator[tuple[int, bytes | None]]:
-        """Numbered lines; None for one that is longer than `MAX_RECORD`. A part also has the file's first `head`."""
+        """Numbered lines; None for one that is longer than `most`. A part also has the file's first `head`."""
         number = 0
         with self.open() as stream:
             while number < min(head, self.before):
                 number += 1
-                yield number, stream.readline(MAX_RECORD)
+                yield number, stream.readline(self.most)
             if self.start:
                 stream.seek(self.start)
                 number = self.before
-            most = MAX_RECORD + 1
+            most = self.most + 1
             while line := stream.readline(self._most(most) if self.growing else most):
                 number += 1
                 self.done = min(self.size, self.done + len(line))
-                too_long = len(line) > MAX_RECORD
-                while len(line) > MAX_RECORD and not line.endswith(b"\n"):
-                    line = stream.readline(self._most(MAX_RECORD + 1)) or b"\n"
+                too_long = len(line) > self.most
+                while len(line) > self.most and not line.endswith(b"\n"):
+                    line = stream.readline(self._most(most)) or b"\n"
                     self.done = min(self.size, self.done + len(line))
                 yield number, None if too_long else line
+
+    def too_long(self, line: int) -> Record:
+        """What becomes of a record that is longer than `most`."""
+        return Record(line, None, f"longer than {self.most:,} bytes, {RECORD_BYTES.remedy()}")
 
     def _most(self, size: int) -> int:
         """Bytes that may be read next: a part ends where it was told to, whatever stands behind."""
@@ -157,7 +162,7 @@ def _json_lines(source: Source, parse: Callable[[int, bytes], Record] = _record)
     try:
         for number, line in source.lines():
             if line is None:
-                yield Record(number, None, f"longer than {MAX_RECORD >> 20} MiB")
+                yield source.too_long(number)
                 continue
             body = line.strip().removeprefix(b"\xef\xbb\xbf")
             if not body:
@@ -183,13 +188,13 @@ def _cut(source: Source, data: mmap.mmap, start: int) -> Iterator[Record]:
             yield Record(position, None, "torn last item")
             return
         source.done = end
-        yield _item(data, begin, end, position)
+        yield _record(position, data[begin:end]) if end - begin <= source.most else source.too_long(position)
 
 
 def _object(source: Source) -> Iterator[Record]:
     """A file that is one object, as one record."""
-    if source.size > MAX_RECORD:
-        yield Record(1, None, f"longer than {MAX_RECORD >> 20} MiB")
+    if source.size > source.most:
+        yield source.too_long(1)
         return
     with source.mapped() as data:
         yield _record(1, data[:])
@@ -207,14 +212,14 @@ def items_of(source: Source, key: str) -> Iterator[Record]:
 def members_of(source: Source, keys: frozenset[str] | None = None) -> dict[str, Any]:
     """Members of a file that is one large object, decoded: those in `keys`, or all that are small.
 
-    What is no JSON, longer than `MAX_RECORD` or beyond the first 8 MiB is left out.
+    What is no JSON, longer than the limit on a record or beyond the first 8 MiB is left out.
     """
     found = {}
     with source.mapped() as data:
         for member in members(data, len(data) if keys else HEAD_BYTES):
             if (member.key in keys) if keys else _is_small(member):
                 try:
-                    found[member.key] = decode(data[member.start : member.end or len(data)][:MAX_RECORD])
+                    found[member.key] = decode(data[member.start : member.end or len(data)][: source.most])
                 except ValueError:
                     continue
             if keys and keys <= found.keys():
@@ -226,18 +231,11 @@ def _is_small(member: Member) -> bool:
     return member.end is not None and member.end - member.start <= SMALL
 
 
-def _item(data: mmap.mmap, start: int, end: int, position: int) -> Record:
-    """One item of an array."""
-    if end - start > MAX_RECORD:
-        return Record(position, None, f"longer than {MAX_RECORD >> 20} MiB")
-    return _record(position, data[start:end])
-
-
 def _csv(source: Source) -> Iterator[Record]:
     """Rows of a CSV file as objects of strings; the delimiter is the commonest of the header's."""
     texts = (_text(line) for _, line in source.lines(head=1))
     try:
-        header, dialect = _csv_header(next(texts, ""))
+        header, dialect = _csv_header(next(texts, ""), source.most)
     except (csv.Error, *TORN) as error:
         yield Record(1, None, f"not CSV: {error}")
         return
@@ -262,9 +260,9 @@ def _csv(source: Source) -> Iterator[Record]:
             yield Record(line, None, "another number of fields than the header")
 
 
-def _csv_header(line: str) -> tuple[list[str], str]:
-    """Columns of a CSV file and its delimiter, by its first line."""
-    csv.field_size_limit(MAX_RECORD)
+def _csv_header(line: str, most: int) -> tuple[list[str], str]:
+    """Columns of a CSV file and its delimiter, by its first line; no field is read beyond `most` characters."""
+    csv.field_size_limit(most)
     line = SURROGATES.sub("\ufffd", line.removeprefix("\ufeff"))
     dialect = max(",\t;|", key=line.count)
     return next(csv.reader([line], delimiter=dialect), []), dialect
@@ -283,7 +281,8 @@ def _sound(cell: str) -> bool:
 def _parquet(source: Source, keep: frozenset[str] | None = None) -> Iterator[Record]:
     """Rows of a Parquet file; only the columns in `keep` are read, all when None."""
     for line, row in enumerate(parquet_rows(source.path, source.label, keep), 1):
-        yield Record(line, row, "", hash(repr(row)) or 1)
+        written = repr(row)
+        yield Record(line, row, "", hash(written) or 1) if len(written) <= source.most else source.too_long(line)
     source.done = source.size
 
 
@@ -326,12 +325,17 @@ def head_of(path: Path) -> Head:
     first = list(islice(records(source, kind), HEAD_RECORDS))
     good = [record.value for record in first if not record.problem]
     if kind == "jsonl" and not good:
-        return _object_head(source)
-    keys = tuple(dict.fromkeys(key for value in good for key in value))
+        return _object_head(source)._replace(problem=_first_too_long(first))
+    keys = tuple(dict.fromkeys(key for value in good for key in islice(value, HEAD_KEYS)))[:HEAD_KEYS]
     if kind != "csv":
         return Head(path, kind, keys, good[0] if good else {})
     problem = next((record.problem for record in first if record.line == 1), "")  # the header's: rows start at 2
     return Head(path, kind, keys, good[0] if good else {}, problem, () if problem else _doubled(source))
+
+
+def _first_too_long(first: list[Record]) -> str:
+    """What to say of a file whose first records are beyond the limit; empty when they are not."""
+    return next((f"line {one.line}: {one.problem}" for one in first if one.problem.startswith("longer than")), "")
 
 
 def _object_head(source: Source) -> Head:
@@ -345,7 +349,7 @@ def _object_head(source: Source) -> Head:
 
 def _doubled(source: Source) -> tuple[str, ...]:
     """Columns that a CSV header names more than once."""
-    header, _ = _csv_header(next((_text(line) for _, line in source.lines()), ""))
+    header, _ = _csv_header(next((_text(line) for _, line in source.lines()), ""), source.most)
     source.done = source.start
     return tuple(column for column, count in Counter(header).items() if count > 1)
 

@@ -11,10 +11,11 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from envsched_core.limits import RECORD_BYTES
 from envsched_core.records import Place
 
 from .base import Carries, Context, Drop, ImportOptions, Row, as_rows
-from .files import MAX_RECORD, Head, Source, decode, records
+from .files import Head, Source, decode, records
 from .identity import Identity
 from .messages import calls_from, calls_of, messages_from
 from .values import floats, name, number, prompt, reward, structured, whole
@@ -65,7 +66,7 @@ def read(source: Source, context: Context) -> Iterator[Row | Drop]:
 
 def _group_size(file: Path) -> int | None:
     """Samples of one draw, None when nothing tells."""
-    if not file.is_file() or file.stat().st_size > MAX_RECORD:
+    if not file.is_file() or file.stat().st_size > RECORD_BYTES.now():
         return None
     try:
         value = decode(file.read_bytes())

@@ -13,13 +13,14 @@ import math
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any
+from zipfile import is_zipfile
 
 from envsched_core.errors import LogFormatError
 from envsched_core.records import Place
 
 from .base import Carries, Context, Drop, ImportOptions, Row, RowError, as_rows
 from .eval_archive import EvalArchive, opened_archive
-from .files import Head, Record, Source, head_of, items_of, members_of
+from .files import Head, Record, Source, items_of, members_of
 from .identity import Identity
 from .messages import calls_of, messages_from, tools_from
 from .values import name, number, plausible, prompt, text
@@ -53,6 +54,11 @@ SUMMARIES, JOURNAL = "summaries.json", "_journal/summaries/"
 SAMPLE = re.compile(r"samples/.*_epoch_\d+\.json")
 LETTERS = {"c": 1.0, "p": 0.5, "i": 0.0, "n": 0.0, "yes": 1.0, "true": 1.0, "no": 0.0, "false": 0.0}
 ATTACHED = "attachment://"
+USED = (
+    *("id", "epoch", "uuid", "input", "choices", "target", "messages", "output", "scores", "score"),
+    *("model_usage", "working_time", "total_time", "error", "limit"),
+)
+"""Members of a sample that are looked at, besides its events, which repeat every message many times."""
 
 
 def claims(head: Head, options: ImportOptions) -> bool:
@@ -65,15 +71,17 @@ def claims(head: Head, options: ImportOptions) -> bool:
 
 def read(source: Source, context: Context) -> Iterator[Row | Drop]:
     """Every sample of one evaluation."""
-    head = head_of(source.path)
-    if not claims(head, context.options):
-        raise LogFormatError("is no log of Inspect", file=source.label)
-    if head.kind == "zip":
+    if not source.size:
+        raise LogFormatError("the file is empty", file=source.label)
+    if is_zipfile(source.path):
         with opened_archive(source) as archive:
             evaluation = _Evaluation(_header(archive, source), source, context)
             yield from _rows(_samples(archive, evaluation, source), source, evaluation)
-    else:
-        evaluation = _Evaluation(members_of(source, frozenset(("status", "eval", "results"))), source, context)
+    else:  # the members before its samples; to look at the whole head again would take longer than they do
+        header = members_of(source, frozenset(("status", "eval", "results")))
+        if not isinstance(header.get("eval"), Mapping):
+            raise LogFormatError("is no log of Inspect: it describes no evaluation", file=source.label)
+        evaluation = _Evaluation(header, source, context)
         yield from _rows(items_of(source, "samples"), source, evaluation)
     source.done = source.size
 
@@ -89,7 +97,9 @@ def _header(archive: EvalArchive, source: Source) -> Mapping[str, Any]:
     Raises:
         LogFormatError: nothing that can be read.
     """
-    found = next((member for member in HEADERS if member in archive), HEADERS[0])
+    found = next((member for member in HEADERS if member in archive), None)
+    if found is None:
+        raise LogFormatError(f"is no log of Inspect: no {HEADERS[0]} in the archive", file=source.label)
     try:
         header = archive.decoded(found)
     except ValueError as error:
@@ -100,23 +110,35 @@ def _header(archive: EvalArchive, source: Source) -> Mapping[str, Any]:
 
 
 def _samples(archive: EvalArchive, evaluation: _Evaluation, source: Source) -> Iterator[Record]:
-    """Every sample of an archive: its own member, or its summary where that is enough or all there is."""
-    wanted = [member for member in archive.names() if SAMPLE.fullmatch(member)]
+    """Every sample of an archive: its own member, or its summary where that is enough or all that can be read."""
     if not evaluation.context.options.keep_rollouts and (found := list(_summaries(archive, evaluation))):
         evaluation.say(f"only the summaries of {len(found):,} samples were read: calls and tools are not in them")
         yield from (Record(number, value) for number, value in enumerate(found, 1))
         return
-    for number_, member in enumerate(wanted, 1):
-        source.done = source.size * number_ // (len(wanted) + 1)
-        yield _record(archive, member, number_)
-    single = set(wanted)
-    rest = [value for value in _summaries(archive, evaluation) if _member_of(value) not in single]
+    wanted = [member for member in archive.names() if SAMPLE.fullmatch(member)]
+    unread: dict[str, Record] = {}
+    for position, member in enumerate(wanted, 1):
+        source.done = source.size * position // (len(wanted) + 1)
+        record = _record(archive, member, position)
+        if record.problem:
+            unread[member] = record
+        else:
+            yield record
+    single = set(wanted) - unread.keys()
+    rest = {_member_of(value): value for value in _summaries(archive, evaluation)}
+    rest = {member: value for member, value in rest.items() if member not in single}
     if rest:
-        evaluation.say(f"{len(rest):,} samples have no member of their own: only their summaries were read")
-    yield from (Record(number, value) for number, value in enumerate(rest, len(wanted) + 1))
+        failed = unread.get(next(iter(rest)))
+        why = f": {failed.problem}" if failed else ""
+        evaluation.say(f"{len(rest):,} samples have no member that can be read{why}; only their summaries were read")
+    # beside whole samples an input that a summary cut short would look like another prompt
+    short = {"input": None} if single else {}
+    yield from (Record(number, value | short) for number, value in enumerate(rest.values(), len(wanted) + 1))
+    yield from (record for member, record in unread.items() if member not in rest)
 
 
 def _record(archive: EvalArchive, member: str, position: int) -> Record:
+    """A sample's own member."""
     try:
         value = archive.decoded(member)
     except ValueError as error:
@@ -129,7 +151,7 @@ def _member_of(summary: Mapping[str, Any]) -> str:
     return f"samples/{summary.get('id')}_epoch_{summary.get('epoch')}.json"
 
 
-def _summaries(archive: EvalArchive, evaluation: _Evaluation) -> Iterator[Mapping[str, Any]]:
+def _summaries(archive: EvalArchive, evaluation: _Evaluation) -> Iterator[dict[str, Any]]:
     """All summaries: those written at the end, else those of the journal."""
     journal = [member for member in archive.names() if member.startswith(JOURNAL)]
     for member in [SUMMARIES] if SUMMARIES in archive else journal:
@@ -168,8 +190,7 @@ class _Evaluation:
         task = name(sample.get("id"))
         if task is None:
             raise RowError("no id")
-        attached = sample.get("attachments")
-        sample = _with_attachments(sample, attached) if isinstance(attached, Mapping) and attached else sample
+        sample = _resolved(sample)
         messages = messages_from([_plain(item) for item in sample.get("messages") or _output(sample)])
         scores = _scores(sample)
         parts = _parts(scores)
@@ -185,7 +206,7 @@ class _Evaluation:
             mark=0 if named is None else hash(repr(named)) or 1,
             text=_asked(sample),
             answer=text(sample.get("target")),
-            tools=_tools(sample.get("events")),
+            tools=tools_from(sample["tools"]),
             verifier=" + ".join(scores),
             parts=parts,
             messages=messages,
@@ -279,16 +300,31 @@ def _output(sample: Mapping[str, Any]) -> list[Any]:
 
 
 def _plain(message: Any) -> Any:
-    """A message whose reasoning is readable text too."""
-    content = message.get("content") if isinstance(message, Mapping) else None
-    if not isinstance(content, list):
+    """A message whose reasoning is readable text too, and with what a tool that failed said."""
+    if not isinstance(message, Mapping):
         return message
-    return {**message, "content": [_reasoned(item) for item in content]}
+    content, error = message.get("content"), message.get("error")
+    content = [_reasoned(item) for item in content] if isinstance(content, list) else content
+    if isinstance(error, Mapping):
+        content = f"{text(content)}\nerror: {text(error.get('message') or error.get('type'))}".lstrip()
+    return {**message, "content": content}
 
 
 def _reasoned(item: Any) -> Any:
     found = item.get("reasoning") if isinstance(item, Mapping) else None
     return found if isinstance(found, str) else item
+
+
+def _resolved(sample: Mapping[str, Any]) -> Mapping[str, Any]:
+    """What is used of a sample, with its attached texts put back; older logs keep some of it under `transcript`."""
+    older = sample.get("transcript")
+    if isinstance(older, Mapping):
+        sample = {"events": older.get("events"), "attachments": older.get("content"), **sample}
+    attached = sample.get("attachments")
+    used = {key: sample[key] for key in USED if key in sample} | {"tools": _offered(sample.get("events"))}
+    if isinstance(attached, Mapping) and attached:
+        used = {key: _with_attachments(value, attached) for key, value in used.items()}
+    return used
 
 
 def _with_attachments(value: Any, attached: Mapping[str, Any]) -> Any:
@@ -298,14 +334,14 @@ def _with_attachments(value: Any, attached: Mapping[str, Any]) -> Any:
     if isinstance(value, list):
         return [_with_attachments(item, attached) for item in value]
     if isinstance(value, Mapping):
-        return {key: _with_attachments(item, attached) for key, item in value.items() if key != "attachments"}
+        return {key: _with_attachments(item, attached) for key, item in value.items()}
     return value
 
 
-def _tools(events: Any) -> Any:
+def _offered(events: Any) -> Any:
     """Documents of the tools that the model was offered first."""
     asked = (event for event in events or () if isinstance(event, Mapping) and event.get("event") == "model")
-    return next(filter(None, (tools_from(event.get("tools")) for event in asked)), ())
+    return next(filter(None, (event.get("tools") for event in asked)), ())
 
 
 def _tokens(usage: Any) -> float | None:

@@ -16,8 +16,13 @@ import msgspec
 
 __all__ = ["SURROGATES", "Member", "decode", "items", "members", "without_surrogates"]
 
-TOKENS = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[\[\]{}]', re.DOTALL)
-KEY = re.compile(rb'[\s,{]*("[^"\\]*(?:\\.[^"\\]*)*")\s*:\s*', re.DOTALL)
+TOKENS = re.compile(rb'"[^"\\]*+(?:\\.?[^"\\]*+)*+("?+)|[\[\]{}]', re.DOTALL)
+"""A whole string, one that the text breaks off in (its group is empty), or a bracket.
+
+Nothing is given back once it is taken: else the time for a text that breaks off in a string with many escaped quotes
+would grow with its square.
+"""
+KEY = re.compile(rb'[\s,{]*+("[^"\\]*+(?:\\.[^"\\]*+)*+")\s*+:\s*+', re.DOTALL)
 SCALAR = re.compile(rb"[^,}\]\s]+")
 SURROGATES = re.compile("[\ud800-\udfff]")
 
@@ -83,7 +88,7 @@ def _end_of(data: mmap.mmap, start: int, most: int) -> int | None:
         token = data[match.start()]
         depth += (token in b"[{") - (token in b"]}")
         if depth == 0:
-            return match.end()
+            return match.end() if match.group(1) != b"" else None
     return None
 
 

@@ -16,6 +16,7 @@ from envsched_core.errors import LogFormatError
 from envsched_core.records import Message, Place, TaskSpec, ToolCall
 
 from .base import Carries, Context, Drop, ImportOptions, Listed, Row, RowError, as_listed, as_rows
+from .extras import Documents
 from .fields import FIELDS
 from .files import Head, Source, head_of, records
 from .identity import Identity
@@ -46,7 +47,6 @@ COMPANIONS: tuple[str, ...] = ()
 NEEDS = ("responses_create_params",)
 
 OUTCOMES = {"response", "reward", "_ng_failure_class"}
-MARKS = {"agent_ref", "_ng_task_index", "_ng_rollout_index"}
 TASK_KEYS = ("task_id", "problem_id", "instance_id", "_ng_task_index")
 SYSTEM = {"system", "developer"}
 FAILURES, INPUTS = "_failures", "_materialized_inputs"
@@ -61,9 +61,8 @@ OWN = {"_ng_task_index", "_ng_rollout_index", "_ng_attempt_index", "task_idx", "
 
 
 def claims(head: Head, options: ImportOptions) -> bool:
-    """Whether rows are requests with an outcome, or with what Gym adds to them."""
-    keys = set(head.keys)
-    return head.kind in ("jsonl", "array") and set(NEEDS) <= keys and bool((OUTCOMES | MARKS) & keys)
+    """Whether rows are requests as Gym hands them to a model."""
+    return head.kind in ("jsonl", "array") and set(NEEDS) <= set(head.keys)
 
 
 def read(source: Source, context: Context) -> Iterator[Row | Drop | Listed]:
@@ -100,6 +99,7 @@ class _Rollouts:
         self.folder = str(of.parent) if of.parent.name else source.label
         self.group = str(of.with_name(of.stem.removesuffix(FAILURES) + of.suffix))
         self.unnamed = self.masked = self.failed = 0
+        self.documents = Documents()
 
     def row(self, record: Mapping[str, Any], place: Place, mark: int) -> Row:
         """One rollout."""
@@ -120,7 +120,7 @@ class _Rollouts:
             mark=hash(repr(record["_ng_rollout_index"])) or 1 if _numbered(record) else 0,
             text=_asked(record, asked),
             answer=text(record.get("expected_answer")),
-            tools=tools_from(asked.get("tools")) or tools_from(answered.get("tools")),
+            tools=self.documents(asked.get("tools") or answered.get("tools")),
             verifier=" + ".join(parts),
             parts=parts,
             messages=before + after,

@@ -46,6 +46,11 @@ def _environments(head: Head) -> bool:
     return "env" in head.keys and "config" in head.keys and "task_id" not in head.keys
 
 
+def _without_prompts(head: Head) -> bool:
+    """NeMo-RL's training data, each value a list of one."""
+    return {"content", "rewards"} <= set(head.keys) and bool({"input_lengths", "idx"} & set(head.keys))
+
+
 def _run_settings(head: Head) -> bool:
     return {"environments", "rollouts_per_example", "batch_size"} <= set(head.keys)
 
@@ -62,6 +67,10 @@ KINDS: tuple[tuple[Callable[[Head], bool], str], ...] = (
     (_training_metrics, "metrics of a training run by step, no rollouts"),
     (_environments, "a list of environments, no tasks"),
     (_run_settings, "settings of a training run, no rollouts: those are in the files beside it"),
+    (
+        _without_prompts,
+        "NeMo-RL's data of a step, which names no prompt: groups cannot be told; NeMo-Gym's rollouts can",
+    ),
     (is_pickle, why_not_loaded()),
     (_plain_text, "lines of plain text or placeholders, no records: neither JSON nor columns"),
 )

@@ -11,12 +11,13 @@ import io
 import re
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, cast
+from typing import IO, TYPE_CHECKING, Any, NoReturn
 
 from envsched_core.errors import LogFormatError
+from envsched_core.limits import ROWS, UNPACKED_BYTES, UNPACKED_TIMES
 
 if TYPE_CHECKING:
     import duckdb
@@ -27,11 +28,13 @@ TORN = (EOFError, zlib.error, gzip.BadGzipFile)
 """What reading a packed file that ends early, or is damaged, raises."""
 
 GZIP, ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
-ROWS = 256
+SMALL = 64 * 2**20
+"""Bytes up to which a packed file may unpack any number of times its size."""
 SETTINGS: dict[str, str | bool | int | float | list[str]] = {
     "memory_limit": "1GB",
     "threads": 1,
     "autoinstall_known_extensions": False,  # nothing may be fetched
+    "temp_directory": "",  # nothing may be put beside whatever folder this was started in
 }
 
 
@@ -52,33 +55,49 @@ def opened(path: Path) -> IO[bytes]:
         with path.open("rb") as raw:
             start = raw.read(4)
         if start == ZSTD:
-            return _zstd(path)
-        return cast(IO[bytes], gzip.open(path)) if start.startswith(GZIP) else path.open("rb")
+            stream = _zstd(path)
+            return io.BufferedReader(_Unpacking(stream, stream.readinto, path), 1 << 20)
+        if start.startswith(GZIP):
+            unpacked = gzip.open(path)  # noqa: SIM115 - the reader closes it
+            return io.BufferedReader(_Unpacking(unpacked, unpacked.readinto1, path), 1 << 20)
+        return path.open("rb")
     except OSError as error:
         raise LogFormatError(f"cannot be read: {error.strerror or error}", file=str(path)) from error
 
 
 class _Unpacking(io.RawIOBase):
-    """A zstd file's bytes; what pyarrow says of a damaged one is said as gzip says it."""
+    """A packed file's bytes within the limits; what is said of a damaged one is said as gzip says it."""
 
-    def __init__(self, stream: Any) -> None:
-        self._stream = stream
+    def __init__(self, stream: Any, fill: Callable[[Any], int], path: Path) -> None:
+        """`fill` is what of the stream's methods fills a buffer, without reading on when a part of it is filled."""
+        self._stream, self._fill, self._path, self._done = stream, fill, path, 0
+        self._most, self._times = UNPACKED_BYTES.now(), UNPACKED_TIMES.now()
+        self._by_size = max(SMALL, self._times * path.stat().st_size)
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: Any) -> int:
         try:
-            return int(self._stream.readinto(buffer))
+            size = int(self._fill(buffer))
         except (OSError, ValueError) as error:
             raise EOFError(str(error)) from error
+        self._done += size
+        if self._done > self._most:
+            self._refuse(f"{self._most:,} bytes, {UNPACKED_BYTES.remedy()}")
+        if self._done > self._by_size:
+            self._refuse(f"{self._times:,} times its size, {UNPACKED_TIMES.remedy()}")
+        return size
+
+    def _refuse(self, limit: str) -> NoReturn:
+        raise LogFormatError(f"unpacks to more than {limit}", file=str(self._path))
 
     def close(self) -> None:
         self._stream.close()
         super().close()
 
 
-def _zstd(path: Path) -> IO[bytes]:
+def _zstd(path: Path) -> Any:
     try:
         import pyarrow
     except ImportError:
@@ -86,8 +105,7 @@ def _zstd(path: Path) -> IO[bytes]:
             "is packed with zstd, which needs pyarrow: pip install 'envsched[dashboard]', or unpack it (zstd -d)",
             file=str(path),
         ) from None
-    stream = pyarrow.CompressedInputStream(pyarrow.OSFile(str(path), "rb"), "zstd")
-    return io.BufferedReader(_Unpacking(stream), 1 << 20)
+    return pyarrow.CompressedInputStream(pyarrow.OSFile(str(path), "rb"), "zstd")
 
 
 @lru_cache(maxsize=1)
@@ -118,7 +136,7 @@ def parquet_rows(path: Path, label: str, keep: frozenset[str] | None = None) -> 
     """Rows of a Parquet file in order; only the columns in `keep` are read, all when None.
 
     Raises:
-        LogFormatError: it cannot be read.
+        LogFormatError: it cannot be read, or claims more rows than the limit.
     """
     import duckdb
 
@@ -127,10 +145,13 @@ def parquet_rows(path: Path, label: str, keep: frozenset[str] | None = None) -> 
     chosen = ", ".join('"' + column.replace('"', '""') + '"' for column in wanted)
     try:
         with _database().cursor() as connection:
+            claim = connection.execute("SELECT sum(num_rows) FROM parquet_file_metadata(?)", [_literal(path)])
+            claimed = (claim.fetchone() or (0,))[0] or 0
+            if not 0 <= claimed <= (most := ROWS.now()):
+                raise LogFormatError(f"claims {claimed:,} rows, more than {most:,}, {ROWS.remedy()}", file=label)
             cursor = connection.execute(f"SELECT {chosen} FROM read_parquet(?)", [_literal(path)])  # streams
-            while rows := cursor.fetchmany(ROWS):
-                for row in rows:
-                    yield dict(zip(wanted, row, strict=True))
+            while (row := cursor.fetchone()) is not None:  # one by one: a few bytes of a file can be many large rows
+                yield dict(zip(wanted, row, strict=True))
     except duckdb.Error as error:
         raise LogFormatError(f"not a readable Parquet file: {error}", file=label) from error
 

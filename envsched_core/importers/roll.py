@@ -34,7 +34,7 @@ CARRIES = Carries(
     cost="no",
     policy="no",
     every_group="some",
-    limits="groups are the rows of one prompt at one step; a line of more than 64 MiB is dropped",
+    limits="groups are the rows of one prompt at one step; a step is one line, which the limit on records may drop",
 )
 COMPANIONS: tuple[str, ...] = ()
 NEEDS = ("prompt", "responses", "scores")

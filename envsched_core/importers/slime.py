@@ -61,7 +61,7 @@ def read(source: Source, context: Context) -> Iterator[Row | Drop]:
     if is_pickle(head):
         raise LogFormatError(why_not_loaded(), file=source.label)
     if not claims(head, context.options):
-        raise LogFormatError(f"holds no samples of slime: rows need {', '.join(sorted(SAMPLE))}", file=source.label)
+        raise LogFormatError(f"is no log of slime: its rows need {', '.join(sorted(SAMPLE))}", file=source.label)
     part = context.options.reward
 
     def parse(record: Mapping[str, Any], place: Place, mark: int) -> Row:

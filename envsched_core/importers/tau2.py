@@ -13,10 +13,11 @@ from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
 from envsched_core.errors import LogFormatError
+from envsched_core.limits import RECORD_BYTES
 from envsched_core.records import Place, TaskSpec, Tool
 
 from .base import Carries, Context, Drop, ImportOptions, Listed, Row, RowError, as_listed, as_rows
-from .files import MAX_RECORD, Head, Record, Source, decode, head_of, items_of, members_of, records
+from .files import Head, Record, Source, decode, head_of, items_of, members_of, records
 from .identity import Identity
 from .messages import assistant_turns, calls_of, messages_from, tools_from
 from .values import floats, name, names, number, reward, text
@@ -278,7 +279,7 @@ def _named(path: Path, documents: Mapping[str, Any]) -> str:
 
 def _documents(path: Path) -> dict[str, tuple[Tool, ...]]:
     """Tools by domain, of a file of tool documents; empty when there is none."""
-    if not path.is_file() or path.stat().st_size > MAX_RECORD:
+    if not path.is_file() or path.stat().st_size > RECORD_BYTES.now():
         return {}
     try:
         value = decode(path.read_bytes())

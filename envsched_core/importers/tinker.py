@@ -16,7 +16,7 @@ from .base import Carries, Context, Drop, ImportOptions, Row, as_rows
 from .extras import named, objects
 from .files import Head, Source, records
 from .identity import Identity
-from .values import floats, name, number, reward, whole
+from .values import floats, name, number, reward, text, whole
 
 __all__ = ["ABOUT", "CARRIES", "COMPANIONS", "NEEDS", "claims", "read"]
 
@@ -92,6 +92,7 @@ class _Summaries:
             parts=parts,
             tokens=_sum(steps, "ac_len"),
             turns=float(len(steps)) if steps else None,
+            status=text(steps[-1].get("stop_reason")) if steps else "",
         )
 
 

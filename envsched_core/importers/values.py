@@ -129,12 +129,10 @@ def number(value: Any) -> float | None:
 def floats(value: Any) -> dict[str, float]:
     """The finite numbers of an object by name, ``{"name": {"score": x}}`` included."""
     value = structured(value)
-    if isinstance(value, dict) and set(map(type, value.values())) == {float} and math.isfinite(sum(value.values())):
-        return value if set(map(type, value)) == {str} else {str(key): item for key, item in value.items()}
     found: dict[str, float] = {}
     for key, item in value.items() if isinstance(value, dict) else ():
         inner = item.get("score") if type(item) is dict else item
-        if isinstance(inner, NUMBERS) and abs(inner) < LARGEST:
+        if isinstance(inner, NUMBERS) and -LARGEST < inner < LARGEST:
             found[key if type(key) is str else str(key)] = float(inner)
     return found
 

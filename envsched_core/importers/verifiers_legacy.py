@@ -14,11 +14,12 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from envsched_core.limits import RECORD_BYTES
 from envsched_core.records import Place
 
 from .base import Carries, Context, Drop, ImportOptions, Row, RowError, as_rows
 from .fields import Columns, checked_mapping
-from .files import MAX_RECORD, Head, Source, decode, records
+from .files import Head, Source, decode, records
 from .identity import Identity
 from .messages import assistant_turns, calls_of, messages_from, tools_from
 from .values import floats, name, number, prompt, reward, structured, text
@@ -122,7 +123,7 @@ class _Ids(msgspec.Struct):
 def metadata_beside(results: Path) -> Mapping[str, Any]:
     """What stands beside the rows; empty when there is none or it cannot be read."""
     file = results.with_name("metadata.json")
-    if not file.is_file() or file.stat().st_size > MAX_RECORD:
+    if not file.is_file() or file.stat().st_size > RECORD_BYTES.now():
         return {}
     try:
         value = decode(file.read_bytes())

@@ -87,6 +87,12 @@ def _catch_up(calls: Calls, reader: RunReader, state: Mapping[str, Any], snapsho
 
 
 def _same(recorded: Decision, derived: Decision, reader: RunReader) -> Decision:
+    if derived.picks != recorded.picks and reader.problems:
+        lost = reader.problems[0]
+        raise StoreError(
+            f"{reader.path}: {lost.segment}:{lost.line} cannot be read, and without it step {recorded.step} comes out "
+            "differently; put back a copy of the file, or start a new run"
+        )
     if derived.picks != recorded.picks:
         raise StoreError(
             f"{reader.path}: step {recorded.step} comes out differently here; resume with {reader.manifest.writer}, "

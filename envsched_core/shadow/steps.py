@@ -16,8 +16,8 @@ from envsched_core.baselines import NAMES, make_scheduler
 from envsched_core.config import config_from
 from envsched_core.errors import ConfigError, LogFormatError, StoreError
 from envsched_core.importers import Drop, ImportOptions
-from envsched_core.importers.base import Context, Notes, Row, RowError
-from envsched_core.importers.catalogue import read_catalogue
+from envsched_core.importers.base import Context, Listed, Notes, Row, RowError
+from envsched_core.importers.catalogue import read_catalogue, read_join
 from envsched_core.importers.fields import checked_mapping
 from envsched_core.importers.formats import reader_of
 from envsched_core.importers.growing import GrowingLog, Part
@@ -88,12 +88,16 @@ class Shadow:
         self.problems: list[str] = []
         """Why a file could not be read or a step was left to wait, each once."""
         self.session: LiveSession | None = None
-        self._context = Context(self.options, Notes())
         self._check()
         mapping = checked_mapping(self.options.mapping)
+        join = read_join(*self.options.join, mapping) if self.options.join is not None else None
+        self._context = Context(self.options, Notes(), join)
         self._catalogue = read_catalogue(self.options.tasks, self.options.tools, self.options.env, mapping)
         self._waiting = Waiting(self._keep if self.plan.keep_rollouts else None)
         self._listed: set[str] = set()
+        """Environments whose listed tasks are known to the scheduler."""
+        self._lists: set[str] = set()
+        """Files that list tasks: read again by the next process, which knows of none."""
         self._unfinished: Decision | None = None
         self._read = 0
         """Rows read, those counted by an earlier process too."""
@@ -205,6 +209,10 @@ class Shadow:
                     return
                 here, offset = offset, source.done
                 rows += 1
+                if isinstance(item, Listed):
+                    self._catalogue.add(item.task)
+                    self._lists.add(part.file.mark.label)
+                    continue
                 if rows <= part.skip:
                     continue
                 self._read += 1
@@ -351,7 +359,8 @@ class Shadow:
         scheduler = make_scheduler(plan.scheduler or "envsched", config_for(pool, settings, preset="training"))
         said = manifest_of(self.out, scheduler)
         facts = {name: getattr(said, name) for name in ("scheduler", "config", "seed", "batch_size", "reward_ranges")}
-        writer.update_manifest(**facts, notes=self._context.notes.lines())
+        notes = self._context.notes
+        writer.update_manifest(**facts, notes=(*filter(None, [notes.kept_only]), *notes.lines()))
         self._writer = None
         return LiveSession(scheduler, Sink(writer))
 
@@ -376,4 +385,8 @@ class Shadow:
         session = self.session
         if session is not None and session.sink is not None and session.sink.works:
             with suppress(StoreError):  # the older file stands: more is read again, nothing counts twice
-                write_progress(self.out, self.log.files, self._waiting.first, self.counts)
+                write_progress(self.out, self.log.files, self._first, self.counts)
+
+    def _first(self, file: str) -> Position | None:
+        """Where the next process begins to read a file, if not behind what was read."""
+        return Position(0, 0, 0) if file in self._lists else self._waiting.first(file)

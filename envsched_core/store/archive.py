@@ -6,21 +6,21 @@ the same to the byte for the same runs: names sorted, no owners, and for time th
 
 from __future__ import annotations
 
+import lzma
 import tarfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from functools import partial
 from pathlib import Path
 
 from envsched_core.errors import StoreError
+from envsched_core.limits import ARCHIVE_MEMBERS, RUN_BYTES
 
 from .manifest import read_manifest
 
 __all__ = ["pack", "unpack"]
 
 LEFT_OUT = ("state", "writer.lock")
-MOST_BYTES = 2**30
-"""An archive that claims to unpack to more is refused."""
 
 
 def pack(runs: Sequence[Path], archive: Path) -> None:
@@ -57,9 +57,19 @@ def unpack(archive: Path, folder: Path) -> None:
     """
     try:
         with tarfile.open(archive, "r:xz") as packed:
-            members = packed.getmembers()
-            if sum(member.size for member in members) > MOST_BYTES:
-                raise StoreError(f"{archive} claims to unpack to more than {MOST_BYTES:,} bytes; it is not unpacked")
-            packed.extractall(folder, members, filter="data")
-    except (OSError, EOFError, tarfile.TarError) as error:
+            packed.extractall(folder, list(_within_limits(packed, archive)), filter="data")
+    except (OSError, EOFError, ValueError, lzma.LZMAError, tarfile.TarError) as error:
         raise StoreError(f"{archive} cannot be unpacked: {error}") from error
+
+
+def _within_limits(packed: tarfile.TarFile, archive: Path) -> Iterator[tarfile.TarInfo]:
+    """The members: what each claims is counted before any byte behind it is unpacked."""
+    size = 0
+    for number, member in enumerate(packed, start=1):
+        size += member.size
+        for found, limit in ((size, RUN_BYTES), (number, ARCHIVE_MEMBERS)):
+            if found > (most := limit.now()):
+                raise StoreError(
+                    f"{archive} is not unpacked: it claims more than {most:,} {limit.unit}, {limit.remedy()}"
+                )
+        yield member

@@ -4,29 +4,34 @@ from __future__ import annotations
 
 import io
 import json
+import math
 import os
 import shutil
 import zipfile
 import zlib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from envsched_core.errors import DamagedError, FormatVersionError, StoreError
 from envsched_core.graph import DualRelationGraph
+from envsched_core.limits import ARRAY_BYTES
 from envsched_core.recording import StepScores
 
-from .files import GRAPH, SCORES, STATE, blake, replace_file
+from .files import GRAPH, SCORES, STATE, blake, kept_inside, replace_file
 
 MAX_SCORED_TASKS = 20_000
 STATE_FORMAT = 1
 _NAMES = "pattern_names.json"
 _LEAF = "\0array"
 _TREE = "tree"
-_UNREADABLE = (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error)
+_UNREADABLE = (
+    *(OSError, ValueError, KeyError, EOFError, OverflowError, TypeError, SyntaxError, RecursionError),
+    *(MemoryError, NotImplementedError, zipfile.BadZipFile, zlib.error),
+)
 """What NumPy and zipfile raise for files that are not what they wrote."""
 
 
@@ -38,8 +43,6 @@ def graph_folder(version: int) -> str:
 def write_graph(run: Path, graph: DualRelationGraph) -> str:
     """Write a graph's arrays and names; returns the digest over its files."""
     folder = run / graph_folder(graph.version)
-    if folder.exists():
-        raise StoreError(f"{folder} is already written; a new graph needs a new version number")
     temporary = folder.with_name(f".{folder.name}.{os.getpid()}.tmp")
     try:
         shutil.rmtree(temporary, ignore_errors=True)
@@ -47,10 +50,21 @@ def write_graph(run: Path, graph: DualRelationGraph) -> str:
         for name, array in graph.arrays().items():
             np.save(temporary / f"{name}.npy", array, allow_pickle=False)
         (temporary / _NAMES).write_bytes(json.dumps(list(graph.pattern_names)).encode())
-        os.replace(temporary, folder)
+        if folder.exists():  # written before its event could be, in a run that was broken off there
+            _take_over(folder, temporary)
+        else:
+            os.replace(temporary, folder)
     except OSError as error:
         raise StoreError(f"{folder} cannot be written: {error}; make room, then resume the run") from error
     return graph_digest(folder)
+
+
+def _take_over(folder: Path, temporary: Path) -> None:
+    """Leave a graph that is on disk where it is, if it is the very one that was to be written."""
+    same = graph_digest(folder) == graph_digest(temporary)
+    shutil.rmtree(temporary)
+    if not same:
+        raise StoreError(f"{folder} is already written; a new graph needs a new version number")
 
 
 def graph_digest(folder: Path) -> str:
@@ -65,14 +79,16 @@ def read_graph(run: Path, version: int) -> DualRelationGraph:
     Raises:
         StoreError: there is no such graph. DamagedError: its files cannot be read.
     """
-    folder = run / graph_folder(version)
+    folder = kept_inside(run, graph_folder(version))
     if not folder.is_dir():
         raise StoreError(f"{run} has no graph {version}; it has {graph_versions(run) or 'none'}")
     try:
-        files = sorted(folder.glob("*.npy"))
+        files = [kept_inside(run, f"{graph_folder(version)}/{file.name}") for file in sorted(folder.glob("*.npy"))]
         arrays = {file.stem: np.load(file, mmap_mode="r", allow_pickle=False) for file in files}
-        names = json.loads((folder / _NAMES).read_bytes())
-        return DualRelationGraph.from_arrays(version, arrays, names)
+        names = json.loads(kept_inside(run, f"{graph_folder(version)}/{_NAMES}").read_bytes())
+        graph = DualRelationGraph.from_arrays(version, arrays, names)
+        graph.check()
+        return graph
     except _UNREADABLE as error:
         raise DamagedError(f"{folder} cannot be read ({error}); make the run again from its source") from error
 
@@ -93,7 +109,7 @@ def write_scores(run: Path, scores: StepScores) -> bool:
 
 def read_scores(run: Path, step: int) -> StepScores | None:
     """The scores of a step; None when they were not kept."""
-    path = run / SCORES / f"{step}.npz"
+    path = kept_inside(run, f"{SCORES}/{step}.npz")
     if not path.exists():
         return None
     arrays = _read_npz(path)
@@ -125,7 +141,7 @@ def load_state(run: Path, step: int) -> dict[str, Any]:
     Raises:
         StoreError: there is none. FormatVersionError: a newer version wrote it. DamagedError: it cannot be read.
     """
-    path = run / STATE / f"{step}.npz"
+    path = kept_inside(run, f"{STATE}/{step}.npz")
     if not path.exists():
         raise StoreError(f"{run} has no state of step {step}; it has {state_steps(run) or 'none'}")
     arrays = _read_npz(path)
@@ -134,7 +150,7 @@ def load_state(run: Path, step: int) -> dict[str, Any]:
         if tree["format"] > STATE_FORMAT:
             raise FormatVersionError(f"{path}: state format {tree['format']}, this version reads up to {STATE_FORMAT}")
         state: dict[str, Any] = _put_arrays(tree["state"], arrays)
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise DamagedError(f"{path} cannot be read ({error}); delete it, the events rebuild it") from error
     return state
 
@@ -189,11 +205,38 @@ def _write_npz(path: Path, arrays: Mapping[str, NDArray[Any]], *, compressed: bo
 
 
 def _read_npz(path: Path) -> dict[str, NDArray[Any]]:
+    """Every array of an archive, once what each claims to be is found true.
+
+    NumPy makes room for an array by what its head claims, before it reads a byte of it.
+    """
     try:
-        with np.load(path, allow_pickle=False) as archive:
-            return {name: archive[name] for name in archive.files}
+        with zipfile.ZipFile(path) as archive:
+            members = archive.infolist()
+            if sum(member.file_size for member in members) > (most := ARRAY_BYTES.now()):
+                raise ValueError(f"it unpacks to more than {most:,} bytes, {ARRAY_BYTES.remedy()}")
+            for member in members:
+                with archive.open(member) as stream:
+                    _check_head(stream, member)
+        with np.load(path, allow_pickle=False) as arrays:
+            return {name: arrays[name] for name in arrays.files}
     except _UNREADABLE as error:
         raise DamagedError(f"{path} cannot be read ({error}); it may be deleted") from error
+
+
+def _check_head(stream: IO[bytes], member: zipfile.ZipInfo) -> None:
+    """Refuse an array whose head claims another size than its member has, or Python objects.
+
+    Raises:
+        ValueError: with the reason.
+    """
+    version = np.lib.format.read_magic(stream)
+    if version not in ((1, 0), (2, 0)):
+        raise ValueError(f"{member.filename} is no array of a version that is read")
+    read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+    shape, _, dtype = read(stream)
+    claimed = math.prod(shape) * dtype.itemsize
+    if dtype.hasobject or min(shape, default=0) < 0 or claimed != member.file_size - stream.tell():
+        raise ValueError(f"{member.filename} claims {claimed:,} bytes of {dtype}, which it does not have")
 
 
 def _numbers(folder: Path, suffix: str) -> list[int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import count
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -11,7 +12,7 @@ import msgspec
 from envsched_core.errors import DamagedError
 from envsched_core.records import TaskSpec, Tool
 
-from .files import TASKS, TOOLS, encode
+from .files import TASKS, TOOLS, encode, kept_inside, read_line
 
 Known = dict[tuple[str, str], Tool]
 """(environment, tool name) -> how tools.jsonl documents it."""
@@ -61,7 +62,7 @@ def _fields(task: TaskSpec) -> dict[str, Any]:
 
 def read_tools(run: Path) -> Known:
     """Every documented tool."""
-    lines = _read(run / TOOLS, ToolLine)
+    lines = _read(run, TOOLS, ToolLine)
     return {(line.env, line.name): Tool(line.name, line.description, line.parameters) for line in lines}
 
 
@@ -80,7 +81,7 @@ def read_tasks(run: Path) -> Iterator[TaskSpec]:
         DamagedError: a line cannot be read; positions of tasks matter, so none is passed over.
     """
     known = read_tools(run)
-    for line in _read(run / TASKS, TaskLine):
+    for line in _read(run, TASKS, TaskLine):
         tools = tuple(_tool(run, line, tool, known) for tool in line.tools)
         yield TaskSpec(line.env, line.task, line.text, tools, line.state, line.verifier, line.calls, line.draws)
 
@@ -95,13 +96,15 @@ def _tool(run: Path, line: TaskLine, tool: str | Tool, known: Known) -> Tool:
     return known[line.env, tool]
 
 
-def _read(path: Path, kind: type[Line]) -> Iterable[Line]:
+def _read(run: Path, name: str, kind: type[Line]) -> Iterable[Line]:
     """Whole lines of a file; a torn tail is left."""
+    path = kept_inside(run, name)
     if not path.exists():
         return
     decoder = msgspec.json.Decoder(kind)
     with path.open("rb") as file:
-        for number, line in enumerate(file, start=1):
+        for number in count(1):
+            line = read_line(file, path, f":{number}")
             if not line.endswith(b"\n"):
                 return
             try:

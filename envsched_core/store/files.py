@@ -7,12 +7,13 @@ import hashlib
 import os
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import msgspec
 import numpy as np
 
-from envsched_core.errors import LockedError, StoreError
+from envsched_core.errors import DamagedError, LockedError, StoreError
+from envsched_core.limits import RUN_LINE_BYTES
 
 MANIFEST = "run.json"
 TASKS = "tasks.jsonl"
@@ -68,9 +69,41 @@ def replace_file(path: Path, data: bytes) -> None:
         raise StoreError(f"{path} cannot be written: {error}; make room or write elsewhere") from error
 
 
+def kept_inside(run: Path, name: str) -> Path:
+    """A file or folder of a run folder, for reading; that of a run whose folder is itself a link is inside it.
+
+    Raises:
+        DamagedError: it is, or lies behind, a link that leads out of the run folder, so that it is no part of the run;
+            or it is no file, but a pipe or device.
+    """
+    path = here = run / Path(name).parts[0]
+    for part in ("", *Path(name).parts[1:]):
+        path = here = here / part
+        if here.is_symlink() and not Path(os.path.realpath(here)).is_relative_to(os.path.realpath(run)):
+            raise DamagedError(
+                f"{here} is a link that leads out of its run folder and is not followed; put a copy there"
+            )
+    if path.exists() and not (path.is_file() or path.is_dir()):
+        raise DamagedError(f"{path} is a pipe or device, no file of a run; remove it")
+    return path
+
+
+def read_line(file: BinaryIO, path: Path, at: str) -> bytes:
+    """The next line of a file of a run folder; `at` says where it is.
+
+    Raises:
+        DamagedError: it is longer than the limit.
+    """
+    most = RUN_LINE_BYTES.now()
+    line = file.readline(most + 1)
+    if len(line) > most:
+        raise DamagedError(f"{path}{at}: longer than {most:,} bytes, {RUN_LINE_BYTES.remedy()}")
+    return line
+
+
 def rollouts_file(run: Path) -> Path:
     """Where a run's rollouts stand: its own, or those of its source."""
-    return run / LINKED if (run / LINKED).exists() else run / ROLLOUTS
+    return kept_inside(run, LINKED if (run / LINKED).exists() else ROLLOUTS)
 
 
 class AppendFile:

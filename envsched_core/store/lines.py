@@ -12,7 +12,7 @@ import msgspec
 from envsched_core.errors import DamagedError, FormatVersionError
 from envsched_core.records import Decision, Event, GroupResult
 
-from .files import EVENTS, blake, encode
+from .files import EVENTS, blake, encode, kept_inside
 
 VERSION = 1
 """The event version that this version writes, and the highest it reads."""
@@ -204,8 +204,13 @@ def decode_told(envelope: Envelope) -> Registered | Drawn | None:
 
 
 def segments(run: Path) -> list[Path]:
-    """The segment files in order."""
-    return sorted((run / EVENTS).glob("seg-[0-9]*.jsonl"))
+    """The segment files in order.
+
+    Raises:
+        DamagedError: one is a link that leads out of the run folder.
+    """
+    names = sorted(file.name for file in kept_inside(run, EVENTS).glob("seg-[0-9]*.jsonl"))
+    return [kept_inside(run, f"{EVENTS}/{name}") for name in names]
 
 
 def segment_name(number: int) -> str:

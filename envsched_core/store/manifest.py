@@ -11,8 +11,9 @@ from typing import Any, Literal
 import msgspec
 
 from envsched_core.errors import DamagedError, FormatVersionError, StoreError
+from envsched_core.limits import MANIFEST_BYTES
 
-from .files import EVENTS, MANIFEST, blake, encode, replace_file
+from .files import EVENTS, MANIFEST, blake, encode, kept_inside, replace_file
 
 FORMAT = 1
 """The format number that this version writes, and the highest it reads."""
@@ -103,9 +104,13 @@ def read_manifest(run: Path) -> Manifest:
 def manifest_bytes(run: Path) -> bytes:
     """The raw manifest."""
     try:
-        return (run / MANIFEST).read_bytes()
+        with kept_inside(run, MANIFEST).open("rb") as file:
+            data = file.read((most := MANIFEST_BYTES.now()) + 1)
     except OSError as error:
         raise StoreError(f"{run} is no run folder (no readable {MANIFEST}): {error.strerror}") from error
+    if len(data) > most:
+        raise DamagedError(f"{run / MANIFEST} is longer than {most:,} bytes, {MANIFEST_BYTES.remedy()}")
+    return data
 
 
 def manifest_intact(run: Path) -> bool:

@@ -16,7 +16,7 @@ from envsched_core.records import Event, GroupResult, Rollout, TaskSpec
 
 from .arrays import graph_versions, read_graph, read_scores, scored_steps, state_steps
 from .catalogue import read_tasks
-from .files import rollouts_file
+from .files import read_line, rollouts_file
 from .lines import Located, Problem, RawLine, decode_data, decode_envelope, raw_lines, segments, split_hash
 from .manifest import read_manifest
 
@@ -136,7 +136,7 @@ def _rollout(file: BinaryIO, offset: int, result: GroupResult, path: Path) -> Ro
     """The rollout whose line starts at `offset`."""
     try:
         file.seek(offset)
-        rollout = msgspec.json.decode(file.readline(), type=Rollout)
+        rollout = msgspec.json.decode(read_line(file, path, f" at byte {offset:,}"), type=Rollout)
     except (OSError, ValueError, OverflowError, RecursionError) as error:
         raise DamagedError(f"{path} at byte {offset:,}: {error}; import the log again") from error
     if (rollout.env, rollout.task) != (result.env, result.task):

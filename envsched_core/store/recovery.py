@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from pathlib import Path
 
@@ -10,6 +11,9 @@ from envsched_core.errors import DamagedError
 from .arrays import graph_folder, graph_versions
 from .files import ROLLOUTS, TASKS, TOOLS, cut, whole_size
 from .lines import GENESIS, RawLine, Registered, decode_envelope, decode_told, line_hash, raw_lines, split_hash
+
+_BEGUN = re.compile(r"\.(\w+\.json|linked\.jsonl|\d+|\d+\.npz)\.\d+\.tmp")
+"""Names under which files of a run folder are begun."""
 
 
 class End:
@@ -24,7 +28,8 @@ class End:
         self.torn: RawLine | None = None
         """A tail that is no line."""
         self._ends = {TASKS: 0, TOOLS: 0}
-        self._graphs: set[int] = set()
+        self.graphs: set[int] = set()
+        """Versions on record."""
         # A damaged line may be the very one that registers a task or a graph: then nothing whole is dropped.
         self._sure = True
 
@@ -47,15 +52,29 @@ class End:
         if isinstance(told, Registered):
             self._ends = {TASKS: told.end, TOOLS: told.tools.end}
         elif told is not None:
-            self._graphs.add(told.version)
+            self.graphs.add(told.version)
 
     def drop_rest(self, run: Path) -> dict[str, int]:
         """Drop catalogue lines and graphs without an event, and torn rollouts; returns bytes dropped by file."""
         ends = dict(self._ends) if self._sure else {name: whole_size(run / name) for name in self._ends}
         ends[ROLLOUTS] = whole_size(run / ROLLOUTS)
-        for version in set(graph_versions(run)) - self._graphs if self._sure else ():
+        for version in set(graph_versions(run)) - self.graphs if self._sure else ():
             shutil.rmtree(run / graph_folder(version))
         return {name: cut(run / name, end) for name, end in ends.items()}
+
+
+def unfinished(run: Path) -> list[Path]:
+    """Files and folders that a killed writer had begun under another name (`replace_file`, `write_graph`)."""
+    return [path for pattern in (".*.tmp", "*/.*.tmp") for path in run.glob(pattern) if _BEGUN.fullmatch(path.name)]
+
+
+def drop_unfinished(run: Path) -> None:
+    """Delete them; only the one writer of a run may."""
+    for path in unfinished(run):
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        else:
+            path.unlink(missing_ok=True)
 
 
 def find_end(run: Path, writer: str) -> End:

@@ -48,7 +48,7 @@ from .lines import (
     segments,
 )
 from .manifest import Manifest, read_manifest, write_manifest
-from .recovery import find_end
+from .recovery import drop_unfinished, find_end, unfinished
 
 SEGMENT_BYTES = 64 * 2**20
 """A new segment starts before one would grow beyond this."""
@@ -74,6 +74,7 @@ class RunWriter:
         self._hash = GENESIS
         self._tasks = 0
         self._tools: Known = {}
+        self._graphs: set[int] = set()
 
     @classmethod
     def create(cls, path: Path, manifest: Manifest, *, durable: bool = False) -> Self:
@@ -90,6 +91,7 @@ class RunWriter:
         writer = cls(path, Lock(path), manifest, durable=durable)
         try:
             _refuse_used(path)  # another writer may have come and gone before the lock was ours
+            drop_unfinished(path)
             writer.update_manifest()
             writer._file(segment_name(0))
         except BaseException:  # whatever happened, the folder must not stay locked
@@ -157,9 +159,12 @@ class RunWriter:
     def add_graph(self, graph: DualRelationGraph, step: int | None) -> None:
         """Write a graph's arrays, then a `graph` event."""
         self._open()
+        if graph.version in self._graphs:
+            raise StoreError(f"graph/{graph.version} is already written; a new graph needs a new version number")
         digest = write_graph(self.path, graph)
         edges = int(graph.within.nnz), int(graph.cross.nnz)
         self._event("graph", step, Drawn(graph.version, digest, *edges, len(graph.pattern_names)))
+        self._graphs.add(graph.version)
 
     def asked(self, decision: Decision) -> None:
         """Write an `asked` event."""
@@ -268,8 +273,9 @@ class RunWriter:
 
     def _recover(self) -> dict[str, int]:
         """Drop what is unfinished and take up after it; returns the bytes dropped by file."""
+        drop_unfinished(self.path)
         end = find_end(self.path, self.manifest.writer)
-        self._seq, self._hash = end.seq, end.hash
+        self._seq, self._hash, self._graphs = end.seq, end.hash, end.graphs
         names = [file.name for file in segments(self.path)]
         self._segment = int(names[-1][4:-6]) if names else 0
         dropped = {segment_name(self._segment): self._end_segment(end.torn)} | end.drop_rest(self.path)
@@ -303,9 +309,9 @@ def _envelope(seq: int, kind: str, step: int | None, data: Any) -> Envelope:
 
 
 def _refuse_used(path: Path) -> None:
-    """Refuse a path that is not a free folder (a writer that died before its manifest leaves only its lock)."""
+    """Refuse a path that is not a free folder (a writer that died before its manifest leaves its lock and a draft)."""
     if path.exists() and not path.is_dir():
         raise StoreError(f"{path} is a file; choose another folder")
-    if path.is_dir() and {entry.name for entry in path.iterdir()} - {LOCK}:
+    if path.is_dir() and set(path.iterdir()) - {path / LOCK, *unfinished(path)}:
         what = "already holds a run; resume it," if (path / MANIFEST).exists() else "is not empty;"
         raise StoreError(f"{path} {what} remove it or choose another folder")

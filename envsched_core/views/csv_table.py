@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import csv
-import re
 from typing import Any
 
 import pandas as pd
 
-__all__ = ["csv_bytes"]
+from envsched_core.outgoing import harmless_cell
 
-FORMULA = re.compile(r"(^|[;\t\r\n])( *)(?=[=+\-@\uff1d\uff0b\uff0d\uff20])")
-"""Where a spreadsheet could begin to read a formula: at the start of a text, or behind what it may split cells at."""
+__all__ = ["csv_bytes"]
 
 
 def csv_bytes(data: pd.DataFrame) -> bytes:
@@ -28,8 +26,4 @@ def csv_bytes(data: pd.DataFrame) -> bytes:
 
 
 def _harmless(value: Any) -> Any:
-    if not isinstance(value, str):
-        return value
-    # pandas keeps texts as UTF-8, which has no halves of a surrogate pair
-    guarded = FORMULA.sub(r"\1'\2", value.encode("utf-8", "replace").decode())
-    return f"'{guarded}" if guarded.startswith(("\t", "\r")) else guarded
+    return harmless_cell(value) if isinstance(value, str) else value

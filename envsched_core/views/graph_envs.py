@@ -122,7 +122,9 @@ def _environments(
     predicted = on_record.groupby("env", as_index=False).agg(
         variance=("variance", "mean"), state=("state", _commonest), picks=("outcome", _picked)
     )  # fmt: skip
-    frame = frame.merge(seen, on="env", how="left").merge(predicted, on="env", how="left")
+    # Of a run without rows, pandas takes the names for numbers.
+    texts = [part.astype({"env": object}) for part in (frame, seen, predicted)]
+    frame = texts[0].merge(texts[1], on="env", how="left").merge(texts[2], on="env", how="left")
     for column in ("seen", "groups", "picks"):
         frame[column] = frame[column].fillna(0).astype(int)
     return frame

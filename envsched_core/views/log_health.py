@@ -130,11 +130,19 @@ def log_files(view: RunView) -> pd.DataFrame:
     known = {name for name, _ in KINDS}
     rows += [
         row
-        for place in sorted(view.path.iterdir())
+        for place in _entries(view.path)
         if place.name not in known and (row := _row(view.path, place, "not known")) is not None
     ]
     frame = pd.DataFrame(rows, columns=["file", "what", "files", "bytes", "changed"])
     return frame.astype({"changed": "datetime64[us, UTC]"})
+
+
+def _entries(folder: Path) -> list[Path]:
+    """What stands in a folder; nothing when it was removed meanwhile."""
+    try:
+        return sorted(folder.iterdir())
+    except OSError:
+        return []
 
 
 def _row(run: Path, place: Path, what: str) -> tuple[str, str, int, int, datetime] | None:

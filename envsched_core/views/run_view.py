@@ -20,10 +20,10 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from envsched_core.config import Config
-from envsched_core.errors import DamagedError, EnvSchedError, UnknownTaskError
+from envsched_core.errors import DamagedError, EnvSchedError, StoreError, UnknownTaskError
 from envsched_core.graph import DualRelationGraph
 from envsched_core.records import Decision, EvidenceState, GroupResult, OutcomeCode, Rollout, TaskSpec
-from envsched_core.store import Located, Manifest, Problem, RunReader, StepScores
+from envsched_core.store import Located, Manifest, Problem, RunReader, StepScores, read_manifest
 
 from .gaps import Numbers
 from .intake import Intake
@@ -34,6 +34,15 @@ __all__ = ["OUTCOME_CODES", "STATES", "Health", "RunView"]
 
 STATES: tuple[str, ...] = get_args(EvidenceState)
 OUTCOME_CODES: tuple[str, ...] = get_args(OutcomeCode)
+
+ALONE: dict[str, str | bool | int | float | list[str]] = {
+    "enable_external_access": False,
+    "autoinstall_known_extensions": False,
+    "temp_directory": "",
+}
+"""The tables stay in memory: no file is read or written, nothing is fetched."""
+GROWING = ("live", "shadow")
+"""Kinds of run whose manifest changes after it was first written."""
 
 BLOCK = 2000
 """Events taken in by one insert."""
@@ -104,7 +113,7 @@ class RunView:
         thresholds = [config.get(name, getattr(Config(), name)) for name in ("min_std", "min_range")]
         ranges = {str(env): (float(low), float(high)) for env, (low, high) in declared.items()}
         self._intake = Intake(ranges, (float(thresholds[0]), float(thresholds[1])))
-        self._connection = duckdb.connect(":memory:")
+        self._connection = duckdb.connect(":memory:", config=ALONE)
         create(self._connection)
         self._offset = 0
         self._whole = True
@@ -363,13 +372,25 @@ class RunView:
         return self.reader.rollouts(result)
 
     def source(self) -> RunView | None:
-        """The run this one was made from, read up to now; None when its folder is not where it was."""
+        """The run this one was made from, read up to now; None when it is not where it was.
+
+        The manifest may name any folder: it is opened only when it holds the very run that the manifest names, too.
+        """
         place = self.manifest.source.get("path")
         if self._source is None and place:
             for folder in (self.path / str(place), self.path.parent / str(place)):
-                if (folder / "run.json").is_file():
+                if _is_source(folder, self.manifest.source):
                     self._source = RunView(folder)
                     break
         if self._source is not None:
             self._source.poll()
         return self._source
+
+
+def _is_source(folder: Path, told: Mapping[str, Any]) -> bool:
+    """Whether a folder holds the run that was told of: its id, and its digest unless its writer changes that."""
+    try:
+        found = read_manifest(folder)
+    except (StoreError, ValueError):  # none, a damaged one, or a name that no file can have
+        return False
+    return told.get("run_id") == found.run_id and (found.kind in GROWING or told.get("digest") == found.digest)

@@ -18,12 +18,16 @@ STEPS = 2**53
 """Steps lie below; from here on whole numbers do not fit a float."""
 COUNTS = 2**31
 """Ranks and counts lie below; the tables hold 32 bits."""
+LARGEST = 1e100
+"""Rewards and costs do not go beyond: the square of what does would leave the floats."""
 
 
 def out_of_range(event: Event) -> str:
     """Which number of an event no run can have come to; empty when all can be."""
     if any(step is not None and abs(step) >= STEPS for step in _steps(event)):
         return f"{event.kind}: a step is out of range"
+    if isinstance(event.data, GroupResult) and any(abs(number) > LARGEST for number in _amounts(event.data)):
+        return f"{event.kind}: a reward or cost is out of range"
     wrong = any(count is not None and abs(count) >= COUNTS for count in _counts(event.data))
     return f"{event.kind}: a rank or count is out of range" if wrong else ""
 
@@ -37,6 +41,12 @@ def _steps(event: Event) -> Iterator[int | None]:
         for candidate in data.candidates:
             yield candidate.last_step
             yield from (evidence.last_step for evidence in candidate.evidence)
+
+
+def _amounts(group: GroupResult) -> Iterator[float]:
+    yield from group.rewards
+    if group.cost is not None:
+        yield from (x for x in (group.cost.tokens, group.cost.seconds, group.cost.turns, group.cost.tool_calls) if x)
 
 
 def _counts(data: Any) -> Iterator[int | None]:
