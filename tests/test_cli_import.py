@@ -70,3 +70,18 @@ def test_rules_and_join_reach_the_reader(envsched, tmp_path):
     assert "  retail: rewards" in out
     _, out, _ = envsched("import", log, "--out", tmp_path / "b", "--join", f"index={side}")
     assert "  airline: rewards" in out
+
+
+def readme_row(format: str) -> str:
+    """What README.md says of a format: what it is, what it carries (some of it in brackets), its limits."""
+    reader = reader_of(format)
+    told = {field: getattr(reader.CARRIES, field) for field in Carries.__struct_fields__ if field != "limits"}
+    yes, some = (", ".join(f.replace("_", " ") for f in told if told[f] == level) for level in ("yes", "some"))
+    carries = " ".join(part for part in (yes, f"({some})" if some else "") if part)
+    return f"| `{format}` | {reader.ABOUT} | {carries} | {reader.CARRIES.limits} |"
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_the_readme_says_of_a_format_what_its_reader_declares(format):
+    readme = Path(__file__).parent.parent / "README.md"
+    assert readme_row(format) in readme.read_text(encoding="utf-8").splitlines()
