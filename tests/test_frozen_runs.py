@@ -53,10 +53,8 @@ def test_a_run_made_today_is_the_frozen_one(tmp_path):
     frozen_run.make(folder)
     for name in ("tasks.jsonl", "tools.jsonl"):
         assert (folder / name).read_bytes() == (FORMATS / folder.name / name).read_bytes()
-    pairs = [
-        [msgspec.to_builtins(e.event.data) for e in RunReader(path).events()]
-        for path in (FORMATS / folder.name, folder)
-    ]
+    frozen = FORMATS / folder.name
+    pairs = [[msgspec.to_builtins(e.event.data) for e in RunReader(path).events()] for path in (frozen, folder)]
     assert first_difference(*pairs) is None
 
 
@@ -67,9 +65,7 @@ def test_the_pages_read_it(frozen):
 
 
 def test_a_run_of_a_later_format_is_refused_with_the_version_to_install():
-    with pytest.raises(
-        FormatVersionError, match=r"format 99 was written by envsched 9\.9\.9; this version reads up to"
-    ):
+    with pytest.raises(FormatVersionError, match=r"format 99 was written by envsched 9\.9\.9; this version reads"):
         RunReader(FORMATS / "run_99")
 
 

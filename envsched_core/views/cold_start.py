@@ -306,6 +306,6 @@ def source_shares(view: RunView) -> pd.DataFrame:
         """
         WITH picks AS (SELECT candidate, step, count(*) OVER (PARTITION BY step) n FROM candidates
             WHERE kept_as = 'pick')
-        SELECT step, source, sum(share) / any_value(n) share FROM shares JOIN picks USING (candidate)
+        SELECT step, source, sum(share) / any_value(n) AS share FROM shares JOIN picks USING (candidate)
         GROUP BY step, source ORDER BY step, source"""
     )

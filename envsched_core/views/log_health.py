@@ -56,6 +56,7 @@ KINDS = (
     ("scores", "scores of every task"),
     ("state", "snapshots"),
     ("rollouts", "rollouts"),
+    ("counters.json", "what the session has counted"),
     ("shadow.json", "how far the followed log was taken"),
     ("writer.lock", "the writer's lock"),
 )

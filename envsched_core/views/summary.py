@@ -204,7 +204,7 @@ def comparator(view: RunView) -> Comparator:
     if source is None:
         return Comparator(None, None, "the replayed log's run folder is not where it was")
     found = source.row(
-        "SELECT avg(mixed) share, avg(variance) variance, count(*) tasks FROM ("
+        "SELECT avg(mixed) AS share, avg(variance) variance, count(*) tasks FROM ("
         "SELECT avg(mixed::INTEGER) mixed, avg(variance) variance FROM groups GROUP BY env, task)"
     )
     how = f"share of mixed groups among the {int(found['tasks']):,} recorded tasks: what uniform draws give on average"
