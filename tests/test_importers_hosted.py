@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from whole_way import whole_way
 
+from envsched_core.errors import LogFormatError
 from envsched_core.importers import ImportOptions, import_log, sniff
 
 RUN = Path(__file__).parent / "formats" / "prime_hosted"
@@ -43,3 +44,27 @@ def test_public_runs(shared_inputs):
     assert (report.rows, report.groups, report.group_sizes) == (41, 6, ((1, 1), (8, 5)))
     second = list(read(shared_inputs / "08-security-verifiers-training" / "e2_hybrid").groups())
     assert [sum(group.rewards) for group in second] == pytest.approx([3.6, 5.6])
+
+
+@pytest.mark.parametrize(
+    ("path", "said"),
+    [
+        ("08-security-verifiers-training/e1_executable/run.json", "settings of a training run, no rollouts"),
+        (
+            "08-security-verifiers-training/e1_executable/metrics.jsonl",
+            "metrics of a training run by step, no rollouts",
+        ),
+        ("11-prime-community-metadata/evals.jsonl", "summaries of evaluations, no rollouts"),
+        ("11-prime-community-metadata", "summaries of evaluations, no rollouts"),
+    ],
+)
+def test_public_files_without_rollouts_say_what_they_are(shared_inputs, path, said):
+    with pytest.raises(LogFormatError, match=said):
+        read(shared_inputs / path)
+
+
+def test_public_groups_before_and_after_training(shared_inputs):
+    report = read(shared_inputs / "05-reasoning-gym-rl").report
+    assert (report.environments, report.tasks, report.groups, report.rollouts) == (13, 1466, 3900, 11700)
+    assert report.flat_groups == pytest.approx(0.834, abs=5e-4)
+    assert (report.steps, report.dropped) == ((0, 500), 0)

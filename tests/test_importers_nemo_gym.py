@@ -90,6 +90,13 @@ def test_the_file_names_the_environment_where_the_rows_do_not(tmp_path):
     assert read(other).tasks[0].env == "toys"
 
 
+def test_tasks_that_ask_the_same_are_told_apart_by_what_they_are_graded_by(tmp_path):
+    rows = [row(difficulty=level, reward=float(k)) for level in ("easy", "hard") for k in range(3)]
+    log = read(written(tmp_path / "laws.jsonl", *rows))
+    assert [(group.env, group.rewards) for group in log.groups()] == [("laws", (0.0, 1.0, 2.0))] * 2
+    assert any("a hash of the request and of what it is graded by" in note for note in log.report.notes)
+
+
 @pytest.mark.parametrize(
     ("fields", "reward", "status"),
     [
@@ -156,7 +163,7 @@ def test_public_examples(shared_inputs):
     report = log.report
     assert (len(report.files), report.rows, report.dropped, report.environments) == (44, 215, 0, 43)
     assert (min(item.low for item in report.rewards), max(item.high for item in report.rewards)) == (-100.0, 10.0)
-    assert sum(bool(task.tools) for task in log.tasks) == 37
+    assert sum(bool(task.tools) for task in log.tasks) == 41
     assert any("genrm_compare.jsonl: rows hold neither response nor reward" in note for note in report.notes)
     assert any("ether0.reward_profiling.jsonl): rewards summed up" in note for note in report.notes)
     for name, said in (

@@ -194,7 +194,11 @@ def _milestones(value: Any) -> tuple[tuple[str, ...], ...]:
     if not isinstance(value, list) or not value:
         return ()
     lists = value if isinstance(value[0], list) else [value]
-    return tuple(tuple(stone.strip() for stone in stones if isinstance(stone, str)) for stones in lists)
+    return tuple(
+        tuple(stone.strip() for stone in stones if isinstance(stone, str))
+        for stones in lists
+        if isinstance(stones, list)
+    )
 
 
 def _functions(answer: Any) -> tuple[str, ...]:

@@ -1,9 +1,10 @@
 """NeMo-Gym rollouts: JSON lines of a Responses request, what came of it, a reward and the verifier's own fields.
 
 The environment is the agent that the row names, else the file's name (Gym's own files lie in `ENV/data/`). The task is
-the first of `task_id`, `problem_id`, `instance_id` and the task index, a file's rows of it are a group, and the
-sidecar `*_failures.jsonl` belongs to the file beside it: its rollouts have no reward. A rollout that failed and was
-run again counts once. Rows that are inputs only (`*_materialized_inputs.jsonl`, no response and no reward) are tasks.
+the first of `task_id`, `problem_id`, `instance_id` and the task index, else a hash of the request and of what it is
+graded by; a file's rows of it are a group. The sidecar `*_failures.jsonl` belongs to the file beside it: its rollouts
+have no reward. A rollout that failed and was run again counts once. Rows that are inputs only (no response and no
+reward, as in `*_materialized_inputs.jsonl`) are tasks.
 """
 
 from __future__ import annotations
@@ -48,6 +49,11 @@ NEEDS = ("responses_create_params",)
 
 OUTCOMES = {"response", "reward", "_ng_failure_class"}
 TASK_KEYS = ("task_id", "problem_id", "instance_id", "_ng_task_index")
+GRADED_BY = (
+    *("expected_answer", "answer", "ground_truth", "target", "verifier_metadata", "difficulty", "level", "category"),
+    *("setting", "domain", "law_version", "noise_level"),
+)
+"""Fields that tell tasks apart which ask the same."""
 SYSTEM = {"system", "developer"}
 FAILURES, INPUTS = "_failures", "_materialized_inputs"
 PLAIN_NAMES = {"rollouts", "example_rollouts", "example", "data", ""}
@@ -98,7 +104,7 @@ class _Rollouts:
         of = PurePosixPath(source.label)
         self.folder = str(of.parent) if of.parent.name else source.label
         self.group = str(of.with_name(of.stem.removesuffix(FAILURES) + of.suffix))
-        self.unnamed = self.masked = self.failed = 0
+        self.unnamed = self.hashed = self.masked = self.failed = 0
         self.documents = Documents()
 
     def row(self, record: Mapping[str, Any], place: Place, mark: int) -> Row:
@@ -113,7 +119,7 @@ class _Rollouts:
         return Row(
             place,
             agent or self.env,
-            _key(record) or "",
+            _key(record) or self._unnamed_task(record, asked),
             (self._reward(record, parts),),
             group=self.group,
             policy_version=name(answered.get("model")),
@@ -129,6 +135,13 @@ class _Rollouts:
             turns=float(assistant_turns(after)) if "output" in answered else number(record.get("num_turns")),
             status=_status(record, answered),
         )
+
+    def _unnamed_task(self, record: Mapping[str, Any], asked: Mapping[str, Any]) -> str:
+        """A name for the task of a row that names none; empty when it asks nothing either."""
+        if not _asked(record, asked):
+            return ""
+        self.hashed += 1
+        return _hash_of(record, asked)
 
     def _reward(self, record: Mapping[str, Any], parts: Mapping[str, float]) -> float | None:
         """The reward, or the part of it that the user chose; none for a failed or masked rollout."""
@@ -149,6 +162,10 @@ class _Rollouts:
                 f"{self.folder}: rows that name no agent have their file's name for an environment "
                 "(--env NAME, --env-rule NAME=PATTERN or --join COLUMN=FILE names it)"
             )
+        if self.hashed:
+            self.notes.add(
+                f"{self.folder}: rows name no task; a hash of the request and of what it is graded by stands for it"
+            )
         for count, why in ((self.failed, "failed"), (self.masked, "are masked by the verifier (mask_sample)")):
             if count:
                 self.notes.add(f"{self.label}: {count:,} rollouts {why}; their rewards are missing")
@@ -167,6 +184,11 @@ def _agent(record: Mapping[str, Any]) -> str | None:
 def _key(record: Mapping[str, Any]) -> str | None:
     """The task's id by Gym's own rule."""
     return next((found for key in TASK_KEYS if (found := name(record.get(key)))), None)
+
+
+def _hash_of(record: Mapping[str, Any], asked: Mapping[str, Any]) -> str:
+    """A stable name for a task: its request and what it is graded by."""
+    return str(name([asked.get("input"), *(record.get(key) for key in GRADED_BY)]))
 
 
 def _numbered(record: Mapping[str, Any]) -> bool:
@@ -204,11 +226,10 @@ def _status(record: Mapping[str, Any], answered: Mapping[str, Any]) -> str:
 def _task(record: Mapping[str, Any], env: str) -> TaskSpec:
     """The task of a row without an outcome."""
     asked = _object(record, "responses_create_params")
-    said = _asked(record, asked)
-    key = _key(record) or name([said])
-    if key is None or not (said or _key(record)):
+    said, key = _asked(record, asked), _key(record)
+    if not (said or key):
         raise RowError("no task")
-    return TaskSpec(_agent(record) or env, key, said, tools_from(asked.get("tools")))
+    return TaskSpec(_agent(record) or env, key or _hash_of(record, asked), said, tools_from(asked.get("tools")))
 
 
 def messages_of(items: Any) -> tuple[Message, ...]:

@@ -77,7 +77,6 @@ def _trajectory(record: Mapping[str, Any], place: Place) -> Row:
         trained=False,
         text=asked_of(asked) if isinstance(asked, str) else prompt(asked),
         tools=tools_in(asked) if isinstance(asked, str) else (),
-        verifier=origin or "",
         messages=before + after,
         calls=calls_of(after) or (calls_in(said) or None if isinstance(said, str) else ()),
         status=text(record.get("stop_reason")),
