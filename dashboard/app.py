@@ -10,7 +10,7 @@ import streamlit as st
 
 from envsched_core.errors import EnvSchedError
 
-from . import frame
+from . import frame, gate, parts
 from .app_pages import (
     batch,
     cold_start,
@@ -78,9 +78,13 @@ def main() -> None:
     st.set_page_config(page_title="EnvSched", page_icon=str(ICON), layout="wide")
     st.html(STYLE)
     st.html(HISTORY, unsafe_allow_javascript=True)
+    if not gate.admitted():
+        return
     holder: list[Frame] = []
     pages = {
-        name: st.Page(partial(_show, show, holder), title=title, icon=icon, url_path=name, default=name == "overview")
+        name: st.Page(
+            partial(_show, name, show, holder), title=title, icon=icon, url_path=name, default=name == "overview"
+        )
         for section in PAGES.values()
         for name, title, icon, show in section
     }
@@ -96,9 +100,10 @@ def main() -> None:
     chosen.run()
 
 
-def _show(show: Show, holder: list[Frame]) -> None:
+def _show(name: str, show: Show, holder: list[Frame]) -> None:
     """One page in its frame: what of the link could not be followed, then the page or why there is none."""
     current = holder[0]
+    parts.begin_page(name)
     frame.notices()
     if current.run is None:
         states.nothing_to_show(current)

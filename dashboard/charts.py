@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import plotly.colors
 import plotly.graph_objects as go
 
 from . import words
@@ -31,7 +32,6 @@ __all__ = [
     "steps",
     "term_totals",
     "timeline",
-    "variance_grid",
     "waterfall",
 ]
 
@@ -48,11 +48,10 @@ SOURCE_COLOURS = {
 }
 GAP = "rgba(128, 128, 128, 0.16)"
 """What lies behind cells: a gap must not look like a value."""
+CIVIDIS = list(plotly.colors.sequential.Cividis)
+"""Low to high."""
 VARIANCE_RANGE = (0.0, 0.25)
 """What every variance colour scale spans, so that colours mean the same at every step."""
-DIFFERENCE = [[0.0, "#2166AC"], [0.5, "#F7F7F7"], [1.0, "#B35806"]]
-MOST_WEBGL_FREE = 5_000
-"""Cells up to which the click overlay is SVG; beyond it needs WebGL."""
 
 
 def label(text: object, most: int = 48) -> str:
@@ -289,51 +288,6 @@ def timeline(table: pd.DataFrame, chosen: int | None) -> go.Figure:
     figure.update_yaxes(range=[-0.012, 0.262], title="reward variance")
     step_axis(figure, table)
     return mark_step(figure, chosen)
-
-
-def variance_grid(
-    envs: Sequence[str], columns: Sequence[int], values: np.ndarray[Any, np.dtype[np.float32]], *, span: int, kind: str
-) -> go.Figure:
-    """Environments by steps, coloured by variance; blanks are not known. A click gives row * columns + column.
-
-    A heatmap reports no clicks, so invisible squares lie over it.
-    """
-    figure = empty_figure(max(320, min(70 + 15 * len(envs), 1700)), clickmode="event+select", plot_bgcolor=GAP)
-    low, high = (-0.25, 0.25) if kind == "difference" else VARIANCE_RANGE
-    names = [label(env, 32) for env in envs]
-    rows = np.arange(len(names))
-    unit = {"difference": "observed - predicted"}.get(kind, f"{kind} variance")
-    figure.add_heatmap(
-        z=values, x=list(columns), y=rows, zmin=low, zmax=high, hoverinfo="skip", xgap=1, ygap=1,
-        colorscale=DIFFERENCE if kind == "difference" else "Cividis",
-        colorbar={"title": {"text": unit, "side": "right"}, "thickness": 14, "lenmode": "pixels", "len": 240,
-                  "y": 1.0, "yanchor": "top"},
-    )  # fmt: skip
-    r, c = np.nonzero(np.isfinite(values))
-    scatter = go.Scatter if len(r) <= MOST_WEBGL_FREE else go.Scattergl
-    steps_at = np.asarray(columns)[c] if len(columns) else c
-    invisible = {"marker": {"opacity": 0}}
-    cells = zip(r, steps_at, values[r, c], strict=True)
-    figure.add_trace(
-        scatter(
-            x=steps_at, y=r, mode="markers", showlegend=False, selected=invisible, unselected=invisible,
-            marker={"symbol": "square", "size": 14, "opacity": 0}, customdata=r * len(columns) + c,
-            text=[f"{names[i]}<br>{_steps_text(s, span)}<br>{unit} {v:.3f}" for i, s, v in cells],
-            hovertemplate="%{text}<extra></extra>",
-        )
-    )  # fmt: skip
-    figure.update_yaxes(tickvals=rows, ticktext=names, range=[len(rows) - 0.5, -0.5], showgrid=False, zeroline=False)
-    if len(columns):
-        ends = [columns[0] - span / 2, columns[-1] + span / 2]
-        figure.update_xaxes(range=ends, dtick=1 if len(columns) <= 12 and span == 1 else None)
-    figure.update_xaxes(
-        title="step" if span == 1 else f"step (each column spans {span})", tickformat="d", showgrid=False
-    )
-    return figure
-
-
-def _steps_text(step: int, span: int) -> str:
-    return f"step {step}" if span == 1 else f"steps {step} to {step + span - 1}"
 
 
 def coverage(table: pd.DataFrame, column: str, total: int, chosen: int | None) -> go.Figure:

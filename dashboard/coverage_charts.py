@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
 from . import charts
-from .charts import AMBER, BLUE, GREY, PURPLE, VERMILION, label
+from .cells_view import Cells
+from .charts import AMBER, BLUE, GREY, PURPLE, VERMILION
 from .loading import Visits
 
 __all__ = ["evenness", "kinds_over_time", "quotas_over_time", "raster"]
@@ -16,46 +16,27 @@ BAND = "rgba(138, 143, 152, 0.28)"
 """Where simulated uniform draws lie."""
 
 
-def raster(found: Visits, chosen: int | None, *, unit: str) -> go.Figure:
+def raster(found: Visits, chosen: int | None, *, unit: str) -> Cells:
     """Visits of every environment by step; blank = none. A click gives row * columns + column.
 
     `unit`: "picks" or "groups". The scale begins at 1 and ends at the most of any cell of the run, whatever is shown.
     """
-    names = [label(env, 32) for env in found.envs]
-    rows, columns = np.arange(len(names)), list(found.steps)
-    figure = charts.empty_figure(max(260, min(100 + 15 * len(names), 1700)), clickmode="event+select")
-    counts = found.visits.astype(np.float32)
-    most = int(counts.max(initial=1.0))
-    ends = {"tickvals": sorted({1, max(most // 2, 1), most}), "title": {"text": unit, "side": "right"}}
-    figure.add_heatmap(
-        z=np.where(counts > 0, counts, np.nan), x=columns, y=rows, zmin=0 if most == 1 else 1, zmax=most,
-        colorscale="Cividis", hoverinfo="skip", xgap=1, ygap=1,
-        colorbar={**ends, "thickness": 14, "lenmode": "pixels", "len": 160, "y": 1.0, "yanchor": "top"},
-    )  # fmt: skip
-    r, c = np.nonzero(counts)
-    scatter = go.Scatter if len(r) <= charts.MOST_WEBGL_FREE else go.Scattergl
-    invisible = {"marker": {"opacity": 0}}
-    at = [_steps(int(columns[j]), found.span) for j in c]
-    figure.add_trace(
-        scatter(
-            x=np.asarray(columns)[c] if columns else c, y=r, mode="markers", showlegend=False,
-            selected=invisible, unselected=invisible, customdata=r * len(columns) + c,
-            marker={"symbol": "square", "size": 14, "opacity": 0},
-            text=[f"{names[i]}<br>{s}: {n:.0f} {unit}" for i, s, n in zip(r, at, counts[r, c], strict=True)],
-            hovertemplate="%{text}<extra></extra>",
-        )
-    )  # fmt: skip
-    figure.update_yaxes(tickvals=rows, ticktext=names, range=[len(rows) - 0.5, -0.5], showgrid=False, zeroline=False)
-    if columns:
-        ends_at = [columns[0] - found.span / 2, columns[-1] + found.span / 2]
-        figure.update_xaxes(range=ends_at, dtick=1 if len(columns) <= 12 and found.span == 1 else None)
-    title = "step" if found.span == 1 else f"step (each column spans {found.span})"
-    figure.update_xaxes(title=title, tickformat="d", showgrid=False, zeroline=False)
-    return charts.mark_step(figure, chosen)
-
-
-def _steps(step: int, span: int) -> str:
-    return f"step {step}" if span == 1 else f"steps {step} to {step + span - 1}"
+    most = int(found.visits.max(initial=1))
+    return Cells(
+        rows=list(found.envs),
+        columns=list(found.steps),
+        span=found.span,
+        values=[count or None for count in found.visits.ravel().tolist()],
+        scale=(0.0 if most == 1 else 1.0, float(most)),
+        ticks=sorted({1.0, float(max(most // 2, 1)), float(most)}),
+        colours=charts.CIVIDIS,
+        unit=unit,
+        digits=0,
+        blank="",
+        dots=[],
+        dotted="",
+        chosen=chosen,
+    )
 
 
 def evenness(table: pd.DataFrame, column: str, most: int | None, chosen: int | None) -> go.Figure:

@@ -336,6 +336,10 @@ def _status(run: Run, steps: list[int], *, grows: bool) -> None:
     st.fragment(_line(run, steps, polls=bool(every), grows=grows), run_every=every)()
     if not every:
         st.button("Check for new events", key="check", icon=":material/refresh:", type="tertiary")
+    st.toggle(
+        "Whole page at once", key="whole", bind="query-params",
+        help="Draws every chart and opens every table, as for printing; else each comes when you get to it.",
+    )  # fmt: skip
 
 
 def _line(run: Run, steps: list[int], *, polls: bool, grows: bool) -> Callable[[], None]:

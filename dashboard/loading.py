@@ -21,6 +21,7 @@ from envsched_core.views import (
     BatchChange,
     Comparability,
     Comparison,
+    Counted,
     Coverage,
     EdgeFacts,
     EnvironmentMap,
@@ -57,6 +58,7 @@ __all__ = [
     "BatchChange",
     "Comparability",
     "Comparison",
+    "Counted",
     "Coverage",
     "EdgeFacts",
     "EnvironmentMap",
@@ -145,6 +147,7 @@ __all__ = [
     "reward_trend",
     "rivals",
     "rollouts_seen",
+    "session_counts",
     "smallest_change",
     "source_shares",
     "step_list",
@@ -336,6 +339,7 @@ import_drops = _cached(views.import_drops)
 invariants = _cached(views.invariants)
 odd_counts = _cached(views.odd_counts)
 log_facts = _fresh(views.log_facts)
+session_counts = _fresh(views.session_counts)
 log_files = _fresh(views.log_files)
 log_gaps = _cached(views.log_gaps)
 format_versions = _cached(views.format_versions)

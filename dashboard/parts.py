@@ -1,4 +1,9 @@
-"""Pieces that every page uses: a chart with its table twin, a download, a clickable table, plain notices."""
+"""Pieces that every page uses: a chart with its table twin, a download, a clickable table, plain notices.
+
+A chart costs a browser a tenth of a second or more, a table not much less. So both are drawn when they come into view,
+and twins when they are opened; each in a fragment of its own, so that the rest of the page is not computed again for
+it. `whole_page` draws all of it at once, as for printing.
+"""
 
 from __future__ import annotations
 
@@ -10,9 +15,13 @@ import pandas as pd
 import plotly.graph_objects as go
 import streamlit as st
 
+from .cells_view import Cells, cells_view
+from .in_view import in_view
 from .loading import csv_bytes
 
 __all__ = [
+    "begin_page",
+    "cells",
     "chart",
     "go_to",
     "leave_run",
@@ -22,17 +31,24 @@ __all__ = [
     "take_values",
     "twin",
     "values_taken",
+    "whole_page",
 ]
 
 MISSING = "-"
 ROW = 35
 """Pixels of a table row."""
+USUAL_ROWS = 10
+"""Rows that stand open."""
 MOST_ROWS = 500
 """Rows a table sends to the browser; the download has them all."""
 OF_A_RUN = ("step", "last_step", "env", "outcome", "state", "task", "notices", "rederive")
 """What the session keeps for one run only."""
 
+USUAL = 260
+"""Pixels that a chart takes which does not say."""
+
 Click = Callable[[Any], None]
+Table = pd.DataFrame | Callable[[], pd.DataFrame]
 Columns = Mapping[str, Any]
 
 
@@ -70,15 +86,58 @@ def leave_run() -> None:
         st.session_state.pop(key, None)
 
 
-def chart(figure: go.Figure, data: pd.DataFrame, *, key: str, alt: str, on_click: Click | None = None) -> None:
+def begin_page(name: str) -> None:
+    """Before a page is drawn: of one that was just opened, nothing has been in view yet."""
+    st.session_state.pop("acted", None)
+    if st.session_state.get("page") != name:
+        st.session_state["page"], st.session_state["seen"] = name, set()
+
+
+def whole_page() -> bool:
+    """Whether the reader wants everything drawn and every twin open at once."""
+    return bool(st.session_state.get("whole"))
+
+
+def _when_seen(draw: Callable[[], None], *, key: str, height: int, alt: str) -> None:
+    """Draw when the place of it, so many pixels high, comes into view; alone, without the rest of the page."""
+
+    def drawn() -> None:
+        if st.session_state.pop("acted", False):  # a click in here is a matter of the whole page
+            st.rerun()
+        seen = st.session_state.setdefault("seen", set())
+        if key in seen or whole_page():
+            draw()
+        else:
+            in_view(key=f"{key}_place", height=height, alt=alt, on_seen=lambda: seen.add(key))
+
+    st.fragment(drawn, key=f"{key}_part")()
+
+
+def _acted(act: Click, what: Any) -> None:
+    """Do what a click asks for; the whole page is drawn anew then, see `_when_seen`."""
+    st.session_state["acted"] = True
+    act(what)
+
+
+def chart(figure: go.Figure, data: Table, *, key: str, alt: str, on_click: Click | None = None) -> None:
     """A figure with its table twin. `on_click` gets the customdata of the point that was clicked."""
-    if on_click is None:
-        st.plotly_chart(figure, key=key, alt=alt, config={"displaylogo": False})
-    else:
-        st.plotly_chart(
-            figure, key=key, alt=alt, config={"displaylogo": False}, selection_mode="points",
-            on_select=lambda: _clicked(key, on_click),
-        )  # fmt: skip
+
+    def draw() -> None:
+        if on_click is None:
+            st.plotly_chart(figure, key=key, alt=alt, config={"displaylogo": False})
+        else:
+            st.plotly_chart(
+                figure, key=key, alt=alt, config={"displaylogo": False}, selection_mode="points",
+                on_select=lambda: _clicked(key, on_click),
+            )  # fmt: skip
+
+    _when_seen(draw, key=key, height=int(figure.layout.height or USUAL), alt=alt)
+    twin(data, key=key)
+
+
+def cells(found: Cells, data: Table, *, key: str, alt: str, on_click: Click) -> None:
+    """Rows by columns of cells with their table twin; `on_click` gets the number of the cell that was clicked."""
+    cells_view(found, key=key, alt=alt, on_click=on_click)
     twin(data, key=key)
 
 
@@ -86,17 +145,31 @@ def _clicked(key: str, on_click: Click) -> None:
     """Hand the first selected point's customdata on. Bracket access: tests inject plain dicts."""
     points = st.session_state[key]["selection"]["points"]
     if points and points[0].get("customdata") is not None:
-        on_click(points[0]["customdata"])
+        _acted(on_click, points[0]["customdata"])
 
 
-def twin(data: pd.DataFrame, *, key: str) -> None:
-    """The numbers of a chart as a table, closed until asked for."""
-    with st.expander("Show as table", icon=":material/table_rows:"):
-        table(data, key=f"{key}_table")
+def twin(data: Table, *, key: str) -> None:
+    """The numbers of a chart as a table, closed until asked for; what takes long to make may come as what makes it."""
+
+    def draw() -> None:
+        whole = whole_page()
+        box = st.expander(
+            "Show as table", icon=":material/table_rows:", key=f"{key}_twin", expanded=whole, on_change="rerun"
+        )
+        if box.open or whole:
+            with box:
+                _table(data if isinstance(data, pd.DataFrame) else data(), f"{key}_table")
+
+    st.fragment(draw, key=f"{key}_numbers")()
 
 
 def table(data: pd.DataFrame, *, key: str, columns: Columns | None = None) -> None:
     """A table of plain cells with a download of all its rows."""
+    height = ROW * (min(len(data), USUAL_ROWS) + 2)
+    _when_seen(lambda: _table(data, key, columns), key=key, height=height, alt="Table")
+
+
+def _table(data: pd.DataFrame, key: str, columns: Columns | None = None) -> None:
     st.dataframe(data.head(MOST_ROWS), key=key, hide_index=True, column_config=columns, placeholder=MISSING)
     _below(data, key)
 
@@ -116,15 +189,19 @@ def pick_row(data: pd.DataFrame, *, key: str, on_pick: Click, columns: Columns |
     """A table whose rows can be picked; `on_pick` gets the row's position in `data`. At most `rows` stand open."""
     shown = data.head(MOST_ROWS)
     height = ROW * (min(len(shown), rows) + 1) + 3
-    st.dataframe(
-        shown, key=key, hide_index=True, column_config=columns, height=height, selection_mode="single-row",
-        placeholder=MISSING,
-        on_select=lambda: _picked(key, on_pick),
-    )  # fmt: skip
-    _below(data, key)
+
+    def draw() -> None:
+        st.dataframe(
+            shown, key=key, hide_index=True, column_config=columns, height=height, selection_mode="single-row",
+            placeholder=MISSING,
+            on_select=lambda: _picked(key, on_pick),
+        )  # fmt: skip
+        _below(data, key)
+
+    _when_seen(draw, key=key, height=height + ROW, alt="Table")
 
 
 def _picked(key: str, on_pick: Click) -> None:
     rows = st.session_state[key]["selection"]["rows"]
     if rows:
-        on_pick(rows[0])
+        _acted(on_pick, rows[0])

@@ -14,15 +14,14 @@ import plotly.graph_objects as go
 from numpy.typing import NDArray
 
 from . import charts
+from .cells_view import Cells
 from .charts import BLUE, GREY, VERMILION, label
 from .cold_start_charts import STATE_COLOURS
 
-__all__ = ["NO_DATA", "calibration", "cells", "dots"]
+__all__ = ["calibration", "cells", "dots"]
 
-NO_DATA = "rgba(150, 150, 150, 0.38)"
-"""A cell without a value: light on a light page, dark on a dark one, and in neither theme a colour of the scales."""
-MOST_CROSSES, MOST_CROSSED_COLUMNS = 1_500, 60
-"""Cells without a value, and columns, up to which each such cell is crossed too: there is room for it."""
+DIFFERENCE = ["#2166AC", "#F7F7F7", "#B35806"]
+"""Below, at and above 0."""
 SYMBOLS = {"prior only": "x", "environment only": "diamond", "neighbours": "square", "own history": "circle"}
 ALL_PICKS = "all picks"
 
@@ -36,58 +35,31 @@ def cells(
     kind: str,
     chosen: int | None = None,
     picks: NDArray[np.int32] | None = None,
-) -> go.Figure:
+) -> Cells:
     """Rows by steps, coloured by variance; a click gives row * columns + column.
 
     `picks` [R, S] puts a dot on cells whose task was picked, where results are shown only if there is none yet. The
     legend names what is not known.
     """
-    figure = charts.variance_grid(rows, columns, values, span=span, kind=kind)
-    _without(figure, columns, values, kind)
-    if picks is not None:
-        waiting = kind != "predicted"
-        _dotted(figure, columns, (picks > 0) & ~np.isfinite(values) if waiting else picks > 0, waiting=waiting)
-    figure.update_layout(plot_bgcolor="rgba(0,0,0,0)", showlegend=True, margin={"t": 34})
-    figure.update_layout(legend={"itemclick": False, "itemdoubleclick": False})
-    return charts.mark_step(figure, chosen if chosen in range_of(columns, span) else None)
-
-
-def range_of(columns: Sequence[int], span: int) -> range:
-    """Steps that the columns stretch over."""
-    return range(columns[0], columns[-1] + span) if len(columns) else range(0)
-
-
-def _without(figure: go.Figure, columns: Sequence[int], values: NDArray[np.float32], kind: str) -> None:
-    """Cells without a value: grey, told on hovering, crossed while they are few."""
-    said = "no prediction on record" if kind == "predicted" else "not observed"
-    blank = ~np.isfinite(values)
-    if not blank.any():
-        return
-    figure.add_scatter(
-        x=[None], y=[None], mode="markers", name=f"{said} (no data)", hoverinfo="skip",
-        marker={"symbol": "square-x", "size": 12, "color": NO_DATA, "line": {"width": 1, "color": GREY}},
-    )  # fmt: skip
-    few = int(blank.sum()) <= MOST_CROSSES and len(columns) <= MOST_CROSSED_COLUMNS
-    figure.add_heatmap(
-        z=np.where(blank, np.float32(1.0), np.float32(np.nan)), x=list(columns), y=np.arange(len(values)),
-        colorscale=[[0, NO_DATA], [1, NO_DATA]], showscale=False, xgap=1, ygap=1,
-        texttemplate="x" if few else None, textfont={"color": GREY, "size": 9},
-        hovertemplate=f"step %{{x}}: {said}<extra></extra>",
-    )  # fmt: skip
-
-
-def _dotted(figure: go.Figure, columns: Sequence[int], picked: NDArray[np.bool_], *, waiting: bool) -> None:
-    """Dots on picked cells; a click on one is a click on its cell."""
-    r, c = np.nonzero(picked)
-    if not len(r):
-        return
-    name = "picked, no result" if waiting else "picked"
-    figure.add_scatter(
-        x=np.asarray(columns)[c] if len(columns) else c, y=r, mode="markers", name=name,
-        marker={"symbol": "circle", "size": 5, "color": "#FFFFFF", "line": {"width": 1, "color": "#000000"}},
-        customdata=r * len(columns) + c, hoverinfo="skip", selected={"marker": {"opacity": 1}},
-        unselected={"marker": {"opacity": 1}},
-    )  # fmt: skip
+    known = np.isfinite(values)
+    waiting = kind != "predicted"
+    dotted = np.zeros_like(known) if picks is None else (picks > 0) & ~known if waiting else picks > 0
+    difference = kind == "difference"
+    return Cells(
+        rows=list(rows),
+        columns=list(columns),
+        span=span,
+        values=[round(value, 4) if ok else None for value, ok in zip(values.ravel().tolist(), known.flat, strict=True)],
+        scale=(-0.25, 0.25) if difference else charts.VARIANCE_RANGE,
+        ticks=[-0.25, -0.1, 0.0, 0.1, 0.25] if difference else [0.0, 0.05, 0.1, 0.15, 0.2, 0.25],
+        colours=DIFFERENCE if difference else charts.CIVIDIS,
+        unit="observed - predicted" if difference else f"{kind} variance",
+        digits=3,
+        blank="no prediction on record" if kind == "predicted" else "not observed",
+        dots=np.flatnonzero(dotted).tolist(),
+        dotted="picked, no result" if waiting else "picked",
+        chosen=chosen,
+    )
 
 
 def calibration(table: pd.DataFrame, *, by_state: bool) -> go.Figure:

@@ -33,6 +33,7 @@ FLAGS = [
     "--disable-background-networking",
     "--disable-component-update",
     "--disable-sync",
+    "--host-resolver-rules=MAP elsewhere.invalid 127.0.0.1",  # a name of another host that leads here
 ]
 KNOWN = ("_stcore/health", "_stcore/host-config")
 """Streamlit probes these under the page's own path on a deep link; they answer 404."""
@@ -106,6 +107,22 @@ class Watch:
         expect(self.page.locator("h1")).to_contain_text(title, timeout=30_000)
         self.settle()
         return self.page
+
+    def reach(self, key: str) -> playwright.Locator:
+        """A chart or table by its key, scrolled to: it is drawn when it comes into view."""
+        self.page.locator(f".st-key-{key}, .st-key-{key}_place").first.scroll_into_view_if_needed(timeout=15_000)
+        drawn = self.page.locator(f".st-key-{key}")
+        expect(drawn).to_be_visible(timeout=15_000)
+        self.settle()
+        drawn.scroll_into_view_if_needed()
+        return drawn
+
+    def pick(self, key: str, row: int = 0) -> None:
+        """Selects a row of a table by its position."""
+        canvas = self.reach(key).locator("canvas").first
+        expect(canvas).to_be_visible()
+        self.page.wait_for_timeout(500)
+        canvas.click(position={"x": 15, "y": 35 * (row + 1) + 17}, force=True)  # the scroller lies over the canvas
 
     def colours(self, theme: str) -> None:
         """Switches to the light or dark colours, as the reader's system would."""

@@ -59,7 +59,8 @@ RENDERED = """() => {
         if (/elsewhere\\.invalid|javascript:/.test(e.getAttribute(name) || '')) found.push(said);
       for (const a of e.attributes) if (/^on/.test(a.name) && /ran=/.test(a.value)) found.push(said);
       if (e.matches('.katex, .katex-error')) found.push(said);
-      if (/^pwn(strong|em|del|code|link|colour|badge|small|heading|quote|cell|item|plotly)$/.test(text)) found.push(said);
+      if (/^pwn(strong|em|del|code|link|colour|badge|small)$/.test(text)) found.push(said);
+      if (/^pwn(heading|quote|cell|item|plotly)$/.test(text)) found.push(said);
       if (e.matches('[data-testid=stIconMaterial]') && /bug_report/.test(text)) found.push(said);
       if (e.children.length === 0 && /\\u{1F608}/u.test(text)) found.push(said);
     }

@@ -35,12 +35,13 @@ def write_runs(folder: Path) -> Path:
 
 
 def app(runs: Path, monkeypatch: pytest.MonkeyPatch, **link: str) -> Any:
-    """The app over a folder of runs, opened by a link; not run yet."""
+    """The app over a folder of runs, opened by a link with every chart drawn and every table open; not run yet."""
     from envsched_dashboard import parts
     from streamlit.testing.v1 import AppTest
 
     monkeypatch.setenv("ENVSCHED_RUNS", str(runs))
     test = AppTest.from_file(str(Path(parts.__file__).with_name("entry.py")), default_timeout=60)
+    test.session_state["whole"] = True
     for key, value in link.items():
         test.query_params[key] = value
     return test

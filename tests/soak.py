@@ -1,9 +1,11 @@
 """Soak: a session of many steps over a large catalogue; step time, memory and disk by quarter.
 
     python tests/soak.py --steps 20000 --tasks 10000 [--batch 8] [--folder DIR]
+    python tests/soak.py --join 1000000
 
-Prints one line a quarter, then whether the log can be read to its end. Seeded; only the figures differ from run to
-run. The folder is removed at the end unless one was named.
+The second form lets so many tasks join in mid-run instead. Step times are processor time, so that they compare on a
+machine that does other things too. Prints one line a quarter, then whether the log can be read to its end. Seeded;
+only the figures differ from run to run. The folder is removed at the end unless one was named.
 """
 
 from __future__ import annotations
@@ -35,7 +37,8 @@ class Quarter(NamedTuple):
 
     steps: int
     median: float
-    """Seconds a step."""
+    """Processor seconds a step."""
+    mean: float
     longest: float
     resident: int
     """Bytes of memory at its end."""
@@ -90,12 +93,33 @@ def soak(folder: Path, steps: int, tasks: int, batch: int) -> Iterator[Quarter]:
         for quarter in range(4):
             taken = []
             for step in range(quarter * steps // 4, (quarter + 1) * steps // 4):
-                start = time.perf_counter()
+                start = time.process_time()
                 one_step(live, step, batch)
-                taken.append(time.perf_counter() - start)
+                taken.append(time.process_time() - start)
             gc.collect()
             written = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
-            yield Quarter(len(taken), float(np.median(taken)), max(taken), resident(), len(gc.get_objects()), written)
+            times = float(np.median(taken)), float(np.mean(taken)), max(taken)
+            yield Quarter(len(taken), *times, resident(), len(gc.get_objects()), written)
+
+
+def join(folder: Path, many: int, batch: int) -> Iterator[tuple[str, float]]:
+    """What each call of a run costs in which `many` tasks join after its first ask: (call, processor seconds)."""
+    with LiveSession.create(folder, "envsched", settings(batch)) as live:
+        tasks = catalogue(many)
+        calls = {
+            "register the first 100": lambda: live.register(tasks[:100]),
+            "step 0": lambda: one_step(live, 0, batch // 2),
+            f"register {many:,} more in mid-step": lambda: live.register(tasks),
+            "the rest of step 0": lambda: one_step(live, 0, batch // 2),
+            "step 1": lambda: one_step(live, 1, batch),
+            "step 2": lambda: one_step(live, 2, batch),
+        }
+        for name, call in calls.items():
+            start = time.process_time()
+            call()
+            yield name, time.process_time() - start
+        odd = {name: n for name, n in live.metrics().items() if n and name.startswith(("session/", "sink/"))}
+        yield f"{live.metrics()['tasks/registered']:,.0f} tasks, counted as odd: {odd or 'nothing'}; closing", 0.0
 
 
 def main() -> None:
@@ -104,12 +128,18 @@ def main() -> None:
     for name, default in (("steps", 20_000), ("tasks", 10_000), ("batch", 8)):
         parser.add_argument(f"--{name}", type=int, default=default)
     parser.add_argument("--folder", type=Path)
+    parser.add_argument("--join", type=int, default=0)
     given = parser.parse_args()
     folder = given.folder or Path(tempfile.mkdtemp()) / "run"
+    if given.join:
+        for name, seconds in join(folder, given.join, given.batch):
+            print(f"{name}: {seconds:.2f} s, {resident() / 2**20:,.0f} MiB", flush=True)
+        return
     for number, q in enumerate(soak(folder, given.steps, given.tasks, given.batch), start=1):
         print(
-            f"quarter {number}: {q.steps:,} steps, median {1e3 * q.median:.1f} ms, longest {1e3 * q.longest:.0f} ms, "
-            f"{q.resident / 2**20:.0f} MiB, {q.objects:,} objects, {q.written / 2**20:,.0f} MiB on disk",
+            f"quarter {number}: {q.steps:,} steps, median {1e3 * q.median:.1f} ms, mean {1e3 * q.mean:.1f} ms, "
+            f"longest {1e3 * q.longest:.0f} ms, {q.resident / 2**20:.0f} MiB, {q.objects:,} objects, "
+            f"{q.written / 2**20:,.0f} MiB on disk",
             flush=True,
         )
     reader = RunReader(folder)

@@ -113,33 +113,27 @@ def values() -> np.ndarray:
     return np.array([[0.1, np.nan, 0.0], [np.nan, 0.0, np.nan]], dtype=np.float32)
 
 
-def test_not_observed_is_a_colour_and_a_word_of_its_own():
-    figure = figures.cells(["a", EVIL], [0, 1, 2], values(), span=1, kind="observed", chosen=1)
-    heat, overlay, legend, blank = figure.data
-    assert np.isnan(heat.z[0][1])
-    assert heat.z[0][2] == 0.0
-    assert list(overlay.customdata) == [0, 2, 4]
-    assert (np.isfinite(blank.z) == np.isnan(heat.z)).all()
-    assert blank.colorscale[0][1] == figures.NO_DATA
-    assert "not observed" in legend.name
-    assert "not observed" in blank.hovertemplate
-    assert "<a href" not in figure.to_json()
+def test_not_observed_is_told_apart_from_nothing():
+    drawn = figures.cells(["a", EVIL], [0, 1, 2], values(), span=1, kind="observed", chosen=1)
+    assert drawn["values"] == [0.1, None, 0.0, None, 0.0, None]
+    assert (drawn["blank"], drawn["unit"], drawn["chosen"]) == ("not observed", "observed variance", 1)
+    assert figures.cells(["a"], [0], values()[:1, :1], span=1, kind="predicted")["blank"] == "no prediction on record"
 
 
-def test_a_full_grid_names_no_gap_and_a_chosen_step_outside_is_not_marked():
-    whole = np.zeros((1, 2), dtype=np.float32)
-    figure = figures.cells(["a"], [4, 6], whole, span=2, kind="predicted", chosen=9)
-    assert len(figure.data) == 2
-    assert not figure.layout.shapes
-    assert figures.cells(["a"], [4, 6], whole, span=2, kind="predicted", chosen=7).layout.shapes
+@pytest.mark.parametrize(("kind", "ends"), [("predicted", (0.0, 0.25)), ("difference", (-0.25, 0.25))])
+def test_colours_mean_the_same_at_every_step(kind, ends):
+    for value in (0.01, 0.24):
+        drawn = figures.cells(["e"], [4], np.full((1, 1), value, np.float32), span=1, kind=kind)
+        assert drawn["scale"] == ends
+        assert len(drawn["colours"]) == (3 if kind == "difference" else 10)
 
 
-def test_a_dot_on_a_pick_is_a_click_on_its_cell():
+def test_dots_are_picks_and_where_results_are_shown_only_those_without():
     picks = np.array([[1, 0, 0], [0, 1, 2]], dtype=np.int32)
     told = figures.cells(["a", "b"], [0, 1, 2], values(), span=1, kind="predicted", picks=picks)
-    assert list(told.data[-1].customdata) == [0, 4, 5]
+    assert (told["dots"], told["dotted"]) == ([0, 4, 5], "picked")
     seen = figures.cells(["a", "b"], [0, 1, 2], values(), span=1, kind="observed", picks=picks)
-    assert (seen.data[-1].name, list(seen.data[-1].customdata)) == ("picked, no result", [5])
+    assert (seen["dots"], seen["dotted"]) == ([5], "picked, no result")
 
 
 def test_sentences_say_what_is_missing():

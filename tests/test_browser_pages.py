@@ -26,7 +26,7 @@ def number(page, name: str):
 
 def test_the_player_goes_through_the_first_steps_and_stops(site, watch):
     page = watch.open(site.url("cold_start?run=demo"), "Cold start")
-    page.locator(PLAYER).scroll_into_view_if_needed()
+    watch.reach("first_steps")
     page.wait_for_function(f"document.querySelector('{PLAYER}')?._transitionData?._frames?.length === 4")
     assert page.evaluate(STEP_AT) == 0
     first = page.evaluate(STATES_AT)
@@ -52,10 +52,7 @@ def test_a_weight_is_changed_and_what_enters_and_leaves_is_explained(site, watch
     was, now = moment.decide().picks(), moment.decide({"weight_task": 0.0})
     entering = [key for key in now.picks() if key not in was]
     expect(page.get_by_text(now.explain(entering[0]).verdict)).to_be_visible()
-    table = page.locator(".st-key-what_if_moves canvas").first
-    table.scroll_into_view_if_needed()
-    page.wait_for_timeout(500)
-    table.click(position={"x": 15, "y": 35 * 2 + 17}, force=True)
+    watch.pick("what_if_moves", 1)
     expect(page.get_by_text(now.explain(entering[1]).verdict)).to_be_visible(timeout=15_000)
     page.get_by_role("button", name="Back to the run's settings").click()
     expect(page.get_by_text("Change a setting and decide the step again.")).to_be_visible(timeout=15_000)
@@ -70,10 +67,7 @@ def test_a_decision_leads_to_the_smallest_change_and_to_the_step_with_it(site, w
     expect(page.locator("h1")).to_contain_text("Compare", timeout=15_000)
     expect(page.get_by_text("Confirmed by deciding the step again")).to_be_visible(timeout=60_000)
     watch.settle()
-    table = page.locator(".st-key-smallest_changes canvas").first
-    table.scroll_into_view_if_needed()
-    page.wait_for_timeout(500)
-    table.click(position={"x": 15, "y": 35 + 17}, force=True)
+    watch.pick("smallest_changes")
     expect(page.get_by_text("Under these settings step 2 picks")).to_be_visible(timeout=30_000)
     assert "task=" in page.url
     assert "compare=What" in page.url
@@ -124,7 +118,7 @@ def test_charts_and_columns_have_room_when_the_window_is_narrow(site, browser):
     page = watched.page
     page.set_viewport_size({"width": 900, "height": 1000})
     for path in ("cold_start", "decision", "compare", "log_health"):
-        page.goto(site.url(f"{path}?run=demo&step=2"))
+        page.goto(site.url(f"{path}?run=demo&step=2&whole=true"))
         expect(page.locator("h1")).to_be_visible(timeout=30_000)
         watched.settle()
         main = page.locator(".stMainBlockContainer")
@@ -144,9 +138,7 @@ def test_a_damaged_log_says_where_and_shows_the_line(site, watch):
     segment.write_bytes(b"".join([*lines[:3], b"<b>broken</b>\n", *lines[4:9], *lines[10:]]))
     page = watch.open(site.url("log_health?run=damaged"), "Log health")
     expect(page.get_by_text("the event numbers do not go on by one at 1 place")).to_be_visible(timeout=15_000)
-    table = page.locator(".st-key-unreadable canvas").first
-    page.wait_for_timeout(500)
-    table.click(position={"x": 15, "y": 35 + 17}, force=True)
+    watch.pick("unreadable")
     expect(page.get_by_text("<b>broken</b>")).to_be_visible(timeout=15_000)
     page.get_by_role("button", name="Check the whole log").click()
     expect(page.get_by_text("The log is not as it was written, or not in order")).to_be_visible(timeout=30_000)

@@ -55,7 +55,7 @@ def grow(run: Path, number: int) -> None:
 @pytest.mark.parametrize("run", STATES)
 def test_every_page_in_both_colours(site, browser, run):
     watched = Watch(browser)
-    page = watched.open(site.url(f"?run={run}"), "Overview")
+    page = watched.open(site.url(f"?run={run}&whole=true"), "Overview")
     for number, path in enumerate(PAGES):
         watched.go(path)
         if run == "growing":

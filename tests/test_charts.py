@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -8,6 +10,7 @@ from small_run import HOSTILE
 charts = pytest.importorskip("envsched_dashboard.charts")
 graph_view = pytest.importorskip("envsched_dashboard.graph_view")
 
+OURS = [Path(charts.__file__).parent / name for name in ("in_view.js", "cells_view/cells.js")]
 EVIL = "<a href='x'>$x$ %{y}\nnext</a>"
 
 
@@ -50,7 +53,6 @@ def quota_hits() -> pd.DataFrame:
         charts.quota_hits(quota_hits()),
         charts.waterfall({EVIL: 1.0}, 1.0, 0.5),
         charts.evidence_split({EVIL: 1.0}),
-        charts.variance_grid([EVIL], [0], np.full((1, 1), 0.1, dtype=np.float32), span=1, kind="predicted"),
     ],
 )
 def test_no_chart_carries_markup_of_a_log(figure):
@@ -68,32 +70,11 @@ def test_a_waterfall_adds_up_to_the_score():
     assert figure.layout.shapes[0].x0 == 0.4
 
 
-def test_colours_of_variance_mean_the_same_at_every_step():
-    for values in (np.full((1, 2), 0.01), np.full((1, 2), 0.25)):
-        heat = charts.variance_grid(["e"], [0, 1], values.astype(np.float32), span=1, kind="predicted").data[0]
-        assert (heat.zmin, heat.zmax) == (0.0, 0.25)
-
-
-def test_a_gap_is_no_cell_and_a_click_finds_its_cell():
-    values = np.array([[0.1, np.nan, 0.2], [np.nan, 0.0, np.nan]], dtype=np.float32)
-    heat, overlay = charts.variance_grid(["a", "b"], [0, 1, 2], values, span=1, kind="observed").data
-    assert list(overlay.customdata) == [0, 2, 4]
-    assert overlay.type == "scatter"
-    assert np.isnan(heat.z[0][1])
-
-
-def test_a_large_grid_is_overlaid_by_webgl():
-    values = np.zeros((60, 100), dtype=np.float32)
-    figure = charts.variance_grid([str(i) for i in range(60)], list(range(100)), values, span=1, kind="observed")
-    assert figure.data[1].type == "scattergl"
-
-
-def test_graph_colours_span_the_fixed_scale_and_grey_is_not_known():
-    found = graph_view.colours(np.array([0.0, 0.25, 1.0, np.nan]))
-    assert found == ["#00224e", "#fee838", "#fee838", graph_view.NOT_KNOWN]
-
-
-def test_the_graph_component_fetches_nothing():
+def test_the_components_fetch_nothing_and_write_no_html():
     script = graph_view._script()
     assert "sourceMappingURL" not in script
-    assert "innerHTML" not in script.rsplit("// Our side", 1)[1]
+    own = script.rsplit("// Our side", 1)[1]
+    for text in (own, *(file.read_text(encoding="utf-8") for file in OURS)):
+        assert not [
+            word for word in ("innerHTML", "outerHTML", "insertAdjacent", "fetch(", "import(", "http") if word in text
+        ]

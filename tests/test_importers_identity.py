@@ -81,7 +81,7 @@ def test_a_join_file_names_environment_task_and_tools(tmp_path, kind):
         log = read(path, env="rest", join=(column, joined))
         assert envs(log) == [("retail", "cancel"), ("airline", "book"), ("rest", "2")]
         assert [tool.name for tool in log.tasks[0].tools] == ["find", "cancel"]
-        assert "some rows are not in the join file" in log.report.notes[0]
+        assert "1 rows are not in the join file" in log.report.notes[0]
 
 
 def test_a_join_file_may_go_by_the_prompt_and_gives_the_task_its_key(tmp_path):

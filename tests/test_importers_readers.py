@@ -155,7 +155,7 @@ def test_sniffing_looks_at_content(tmp_path, name, format):
         ("env,task_id,reward\na,1,0\n".encode("utf-16"), "UTF-16"),
         ("env,task_id,reward\na,1,0\n".encode("utf-16-le"), "UTF-16"),
         (gzip.compress(b"env,task_id,reward\na,1,0\n")[:-12], "ends early"),
-        (b"env,task_id,reward\ra,1,0\ra,1,1\r", "not CSV: new-line"),
+        (b"env,task_id,reward\ra,1,0\ra,1,1\r", "carriage return alone"),
     ],
 )
 def test_an_unknown_format_says_what_it_is_and_what_to_do(tmp_path, content, said):

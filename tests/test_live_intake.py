@@ -130,7 +130,7 @@ def test_a_short_answer_to_an_ended_pick_is_evidence(tmp_path):
     with LiveSession.resume(tmp_path / "run") as live:
         for pick in (kept, stale, stale, lost):
             live.observe({"pick_id": pick.pick_id, "rewards": [0, 1]})
-        assert counted(live, *(f"session/{name}_result" for name in ("late", "duplicate", "bad"))) == [2, 2, 0]
+        assert counted(live, *(f"session/{name}_result" for name in ("late", "duplicate", "bad"))) == [3, 2, 0]
         assert counted(live, "groups/observed") == [3]
     assert verify(tmp_path / "run").ok
 

@@ -101,9 +101,9 @@ def _raster(run: Run, frame: Frame, *, decided: bool) -> None:
     )
     if len(grid.envs) < grid.total:
         st.caption(words.size_note(len(grid.envs), grid.total, "environments, longest unvisited first"))
-    parts.chart(
+    parts.cells(
         figures.raster(grid, frame.step, unit=unit),
-        _visits_table(grid),
+        lambda: _visits_table(grid),
         key="visits",
         alt=f"{unit} of {len(grid.envs)} environments over {len(grid.steps)} columns of steps",
         on_click=lambda cell: _open(grid, int(cell), decided=decided),

@@ -227,10 +227,9 @@ def _rivals(run: Run, step: int, key: str, found: Explained) -> None:
     keys = [f"{env}::{task}" for env, task in zip(table["env"], table["task"], strict=True)]
     left, right = st.columns(2, gap="medium")
     with left:
-        st.plotly_chart(
-            charts.rivals(table, found.cutoff), key="rivals_chart", alt="Scores of the tasks next in rank",
-            config={"displaylogo": False},
-        )  # fmt: skip
+        parts.chart(
+            charts.rivals(table, found.cutoff), table, key="rivals_chart", alt="Scores of the tasks next in rank"
+        )
     with right:
         shown = table.assign(outcome=[words.outcome(code) for code in table["outcome"]]).rename(
             columns={"this": "this task", "env": "environment", "variance": "predicted variance", "state": "evidence"}

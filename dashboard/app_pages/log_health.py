@@ -51,6 +51,7 @@ def show(frame: Frame) -> None:
     _check(run)
     _verify(run)
     _odd(run)
+    _counted(run)
     _dropped(run)
     _versions(run)
     _files(run)
@@ -273,6 +274,18 @@ def _odd(run: Run) -> None:
             "meaning": "what was done",
         },
     )  # fmt: skip
+
+
+def _counted(run: Run) -> None:
+    """Every counter of the session, whether or not it counted anything odd."""
+    found = loading.session_counts(run)
+    if found.table.empty:
+        return
+    st.subheader("What the session counted", anchor=False)
+    at = f"step {found.step}" if found.step is not None else "its beginning"
+    st.caption(f"As it last said so, at {at}; the same numbers as in its metrics.")
+    columns = {"count": st.column_config.NumberColumn(format="localized"), "meaning": "what it means"}
+    parts.table(found.table, key="session_counts", columns=columns)
 
 
 def _dropped(run: Run) -> None:

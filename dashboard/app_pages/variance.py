@@ -108,9 +108,9 @@ def _grid(run: Run, frame: Frame, kind: Kind, together: Literal["mean", "largest
         st.caption(words.size_note(len(grid.envs), matching, "environments, most visited first"))
     if not np.isfinite(grid.values).any():
         st.info("No cell has a value: nothing passes the filters, or nothing has come yet.", icon=":material/info:")
-    parts.chart(
+    parts.cells(
         figures.cells(grid.envs, grid.steps, grid.values, span=grid.span, kind=kind, chosen=frame.step),
-        _long(grid.envs, grid.steps, grid.values, grid.groups, "environment"),
+        lambda: _long(grid.envs, grid.steps, grid.values, grid.groups, "environment"),
         key=f"grid_{kind}",
         alt=f"{together} {kind} variance of {len(grid.envs)} environments over {len(grid.steps)} columns of steps",
         on_click=lambda cell: _open_environment(grid, int(cell)),
@@ -177,11 +177,11 @@ def _tasks(run: Run, frame: Frame, kind: Kind, together: Literal["mean", "larges
         st.caption(words.size_note(len(grid.tasks), grid.total, "tasks of the environment, most visited first"))
     if not np.isfinite(grid.values).any():
         st.info("No cell has a value: nothing passes the filters, or nothing has come yet.", icon=":material/info:")
-    parts.chart(
+    parts.cells(
         figures.cells(
             grid.tasks, grid.steps, grid.values, span=grid.span, kind=kind, chosen=frame.step, picks=grid.picks
         ),
-        _long(grid.tasks, grid.steps, grid.values, grid.groups, "task"),
+        lambda: _long(grid.tasks, grid.steps, grid.values, grid.groups, "task"),
         key=f"tasks_{kind}",
         alt=f"{kind} variance of {len(grid.tasks)} tasks over {len(grid.steps)} columns of steps",
         on_click=lambda cell: _open_task(grid, int(cell)),

@@ -21,6 +21,7 @@ from envsched_core.config import Config
 from envsched_core.errors import LogFormatError
 from envsched_core.evaluate import Interval, Spent, rate_bootstrap, ratio_bootstrap
 from envsched_core.importers import ImportOptions, ImportReport, import_run
+from envsched_core.importers.sources import is_run_folder
 from envsched_core.records import GroupResult
 from envsched_core.replay import RecordedPool, config_for, drive, is_mixed, load_pool
 from envsched_core.replay.journal import Journal
@@ -100,7 +101,7 @@ def pool_of(
     paths: Sequence[Path], options: ImportOptions | None, folder: Path
 ) -> tuple[RecordedPool, ImportReport | None]:
     """The recorded pool of a run folder, or of a log imported into `folder`; with the report of that import."""
-    if len(paths) == 1 and (paths[0] / "run.json").is_file():
+    if len(paths) == 1 and is_run_folder(paths[0]):
         return load_pool(paths[0]), None
     without_messages = msgspec.structs.replace(options or ImportOptions(), keep_rollouts=False)
     report = import_run(paths, folder / "log", without_messages)

@@ -55,5 +55,5 @@ def _safe(text: str) -> str:
     try:
         float(text)
     except ValueError:
-        return harmless_cell(text)
+        return harmless_cell(text).replace("\r", " ")  # the writer would not quote it, and it would end the row
     return text

@@ -79,7 +79,11 @@ def options_from(
     Raises:
         ConfigError: a --map, --env-rule or --join is not of its form.
     """
-    mapping = dict(_pair("--map", pair, "FIELD=COLUMN, for instance --map reward=score") for pair in pairs or ())
+    mapped = [_pair("--map", pair, "FIELD=COLUMN, for instance --map reward=score") for pair in pairs or ()]
+    mapping = dict(mapped)
+    if len(mapping) < len(dict.fromkeys(mapped)):
+        twice = next(field for field, column in mapped if mapping[field] != column)
+        raise ConfigError(f"--map names two columns for {twice}: a field is read from one")
     by_pattern = tuple(
         _pair("--env-rule", rule, "NAME=PATTERN, for instance --env-rule 'shop=You are a retail agent'")
         for rule in rules or ()

@@ -174,17 +174,24 @@ class Notes:
     def __init__(self, most: int = 30) -> None:
         """At most `most` notes are kept."""
         self.most = most
-        self.seen: dict[str, None] = {}
+        self.seen: dict[str | tuple[str, str], int] = {}
+        """How often each was said, by its text, or by that before and that behind the count."""
         self.kept_only = ""
         """Why the log is known to hold kept groups only; empty when nothing says so."""
 
     def add(self, text: str) -> None:
         """Say `text` in the report."""
-        self.seen.setdefault(text)
+        self.seen.setdefault(text, 1)
+
+    def count(self, before: str, behind: str) -> None:
+        """Say once how often this was said: `before` N `behind`."""
+        self.seen[before, behind] = self.seen.get((before, behind), 0) + 1
 
     def lines(self) -> tuple[str, ...]:
         """All notes in order."""
-        lines = list(self.seen)
+        lines = [
+            said if isinstance(said, str) else f"{said[0]} {times:,} {said[1]}" for said, times in self.seen.items()
+        ]
         more = len(lines) - self.most
         return tuple(lines[: self.most] + ([f"and {more} more notes of this kind"] if more > 0 else []))
 

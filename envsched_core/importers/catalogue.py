@@ -8,7 +8,8 @@ and task of a dataset index, say.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping, Set
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -40,6 +41,7 @@ class Known(NamedTuple):
 
 
 NOTHING = Known()
+AGAIN = "says otherwise than an earlier one, which counts"
 
 
 class Join(NamedTuple):
@@ -49,6 +51,8 @@ class Join(NamedTuple):
     """Of the log; a dot goes into an object."""
     rows: dict[str, tuple[str, str, Known]]
     """Value as a name -> environment and task (each empty when it names none), and the rest."""
+    passed: Counter[str]
+    """What of the file was not used, and how often."""
 
 
 class Catalogue:
@@ -60,6 +64,8 @@ class Catalogue:
         """By (environment, task); the environment is empty when the file names none."""
         self.tools: dict[str, tuple[Tool, ...]] = {}
         """By environment; under the empty name those of every environment."""
+        self.passed: Counter[str] = Counter()
+        """What of the task list was not used, and how often."""
         self._shared: dict[tuple[Tool, ...], tuple[Tool, ...]] = {}
 
     def known(self, env: str, task: str) -> Known:
@@ -104,6 +110,10 @@ class Catalogue:
                 missing.append(self.fill(TaskSpec(env, task, draws=0)))
         return missing
 
+    def elsewhere(self, environments: Set[str]) -> int:
+        """How many listed tasks are of none of these environments."""
+        return sum(env != "" and env not in environments for env, _ in self.tasks)
+
 
 def read_catalogue(tasks: Path | None, tools: Path | None, env: str | None, mapping: Mapping[str, str]) -> Catalogue:
     """Read both files; `env` stands in where the task list names no environment.
@@ -115,11 +125,11 @@ def read_catalogue(tasks: Path | None, tools: Path | None, env: str | None, mapp
     if tools is not None:
         catalogue.tools = _read_tools(tools)
     if tasks is not None:
-        catalogue.tasks = _read_tasks(tasks, env or "", mapping)
+        catalogue.tasks = _read_tasks(tasks, env or "", mapping, catalogue.passed)
     return catalogue
 
 
-def _read_tasks(path: Path, env: str, mapping: Mapping[str, str]) -> dict[tuple[str, str], Known]:
+def _read_tasks(path: Path, env: str, mapping: Mapping[str, str], passed: Counter[str]) -> dict[tuple[str, str], Known]:
     """A task list in any table format."""
     head = head_of(_existing(path))
     same_names = {field: column for field, column in mapping.items() if field in TASK_FIELDS and column in head.keys}
@@ -131,10 +141,13 @@ def _read_tasks(path: Path, env: str, mapping: Mapping[str, str]) -> dict[tuple[
     shared: dict[tuple[Tool, ...], tuple[Tool, ...]] = {}
     for record in records(Source(path), head.kind):
         task = None if record.problem else name(columns.get(record.value, "task"))
-        if task is not None:
-            named = restored(name(columns.get(record.value, "env")) or env, record.mended)
-            key = (str(parted(named)), str(restored(task, record.mended)))
-            tasks.setdefault(key, known_task(record.value, columns, shared))
+        if task is None:
+            passed[record.problem or "no task"] += 1
+            continue
+        named = restored(name(columns.get(record.value, "env")) or env, record.mended)
+        key = (str(parted(named)), str(restored(task, record.mended)))
+        known = known_task(record.value, columns, shared)
+        passed[AGAIN] += tasks.setdefault(key, known) != known
     return tasks
 
 
@@ -168,20 +181,24 @@ def read_join(column: str, path: Path, mapping: Mapping[str, str]) -> Join:
         raise LogFormatError(f"the join file names no environment, task or tools (found: {found})", file=str(path))
     key = Columns(head.keys, {"task": own}, {"task": ()})
     rows: dict[str, tuple[str, str, Known]] = {}
+    passed: Counter[str] = Counter()
     shared: dict[tuple[Tool, ...], tuple[Tool, ...]] = {}
     for record in records(Source(path), head.kind):
         value = None if record.problem else name(key.get(record.value, "task"))
-        if value is not None:
-            env, task = (name(columns.get(record.value, field)) or "" for field in ("env", "task"))
-            rows.setdefault(str(value), (env, task, known_task(record.value, columns, shared)))
-    return Join(column, rows)
+        if value is None:
+            passed[record.problem or f"no {own}"] += 1
+            continue
+        env, task = (name(columns.get(record.value, field)) or "" for field in ("env", "task"))
+        said = (env, task, known_task(record.value, columns, shared))
+        passed[AGAIN] += rows.setdefault(str(value), said) != said
+    return Join(column, rows, passed)
 
 
 def _read_tools(path: Path) -> dict[str, tuple[Tool, ...]]:
     """A list of tool documents (or one on each line), or an object environment -> list, or -> object with `tools`."""
     if _existing(path).stat().st_size > RECORD_BYTES.now():
         raise LogFormatError(f"longer than {RECORD_BYTES.now():,} bytes, {RECORD_BYTES.remedy()}", file=str(path))
-    raw = path.read_bytes()
+    raw = path.read_bytes().removeprefix(b"\xef\xbb\xbf")
     try:
         value = decode(raw)
     except ValueError as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import shutil
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby, islice
 from pathlib import Path
@@ -147,16 +148,28 @@ class _Reading:
     def facts(self, listed: int) -> Facts:
         """What the report says besides numbers."""
         if self.catalogue.tasks and self.groups.tasks:
-            matched = sum(self.catalogue.describes(task.env, task.task) for task in self.groups.tasks)
-            self.notes.add(f"the task list describes {matched:,} of the log's {len(self.groups.tasks):,} tasks")
-        if listed and self.groups.tasks:
-            self.notes.add(f"{listed:,} tasks of the task list have no rollouts here: known, but not to be replayed")
+            self._tell_catalogue(listed)
+        join = self.context.join
+        for what, passed in ("--tasks", self.catalogue.passed), ("--join", join.passed if join else Counter[str]()):
+            for why, times in passed.items():
+                if times:
+                    self.notes.add(f"{times:,} records of the {what} file were not used: {why}")
         for sentence in (*changed_names(self.changed), *several_policies(self.groups, len(self.inputs))):
             self.notes.add(sentence)
         formats = dict.fromkeys(item.format for item in self.inputs)
         environments = len({env for env, _ in self.catalogue.tasks})
         labels = tuple(item.source.label for item in self.inputs)
         return Facts(tuple(formats), labels, listed, environments, self.notes.kept_only, self.notes.lines())
+
+    def _tell_catalogue(self, listed: int) -> None:
+        """How the task list and the rollouts fit; `listed` of its tasks joined the catalogue without any."""
+        matched = sum(self.catalogue.describes(task.env, task.task) for task in self.groups.tasks)
+        if matched or self.context.options.tasks is not None:
+            self.notes.add(f"the task list describes {matched:,} of the log's {len(self.groups.tasks):,} tasks")
+        if listed:
+            self.notes.add(f"{listed:,} tasks of the task list have no rollouts here: known, but not to be replayed")
+        if elsewhere := self.catalogue.elsewhere({task.env for task in self.groups.tasks}):
+            self.notes.add(f"{elsewhere:,} listed tasks are of environments without any rollout: left out")
 
     def _nothing(self) -> LogFormatError:
         """What to say when no row was of use."""

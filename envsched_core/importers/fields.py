@@ -81,14 +81,15 @@ def checked_mapping(mapping: Mapping[str, str]) -> dict[str, str]:
     Raises:
         ConfigError: for a field that does not exist.
     """
-    checked = {}
+    checked: dict[str, str] = {}
     for key, column in mapping.items():
         field = OTHER_SPELLINGS.get(key, key)
         if field not in FIELDS:
             near = difflib.get_close_matches(key, FIELDS, n=1)
             hint = f"did you mean '{near[0]}'?" if near else f"fields are {', '.join(FIELDS)}"
             raise ConfigError(f"--map {key}={column}: there is no field '{key}'; {hint}")
-        checked[field] = column
+        if checked.setdefault(field, column) != column:
+            raise ConfigError(f"--map names two columns for {field}: {checked[field]} and {column}")
     return checked
 
 

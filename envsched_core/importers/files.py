@@ -10,19 +10,20 @@ from __future__ import annotations
 
 import csv
 import mmap
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
-from typing import IO, Any, Literal, NamedTuple
-from zipfile import is_zipfile
+from typing import IO, Any, NamedTuple
 
 import msgspec
 
 from envsched_core.errors import LogFormatError
 from envsched_core.limits import RECORD_BYTES
 
+from .first_bytes import START, Kind, kind_of, why_no_text
 from .json_cut import SURROGATES, Member, decode, items, members, without_surrogates
 from .packed import TORN, is_packed, opened, parquet_columns, parquet_rows, zip_names
 
@@ -35,11 +36,10 @@ __all__ = [
     "head_of",
     "items_of",
     "members_of",
+    "readable",
     "records",
     "typed_lines",
 ]
-
-Kind = Literal["jsonl", "array", "object", "csv", "parquet", "zip", "other", "empty"]
 
 HEAD_RECORDS = 20
 HEAD_KEYS = 10_000
@@ -48,6 +48,9 @@ HEAD_BYTES = 8 * 2**20
 """How far into one large object its members are looked for."""
 SMALL = 2**16
 """Bytes of the largest member of one large object that its `Head` has."""
+BEHIND = re.compile(rb"[\[\s,]*+\]\s*+\S")
+"""The end of an array behind its last item, and more behind that."""
+NEXT_OBJECT = re.compile(rb"\s*+\}(\s*+)\{")
 
 
 class Record(NamedTuple):
@@ -72,7 +75,7 @@ class Source:
         The part is the bytes [start, end), whole lines with `before` lines before them; None = to the end.
         """
         self.path = path
-        self.label = label or path.name
+        self.label = readable(label or path.name)
         self.start, self.before = start, before
         self.growing = end is not None
         self.most = RECORD_BYTES.now()
@@ -123,6 +126,11 @@ class Source:
     def _most(self, size: int) -> int:
         """Bytes that may be read next: a part ends where it was told to, whatever stands behind."""
         return min(size, self.size - self.done) if self.growing else size
+
+
+def readable(path: str) -> str:
+    """A path as text that UTF-8 can hold; names of files are bytes, and some are no text."""
+    return path if path.isascii() else path.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
 
 def _record(line: int, raw: bytes) -> Record:
@@ -182,13 +190,16 @@ def _array(source: Source) -> Iterator[Record]:
 
 
 def _cut(source: Source, data: mmap.mmap, start: int) -> Iterator[Record]:
-    """Items of the array that begins at `start`."""
+    """Items of the array that begins at `start`; one at 0 is all that a file may hold."""
+    position = 0
     for position, (begin, end) in enumerate(items(data, start), 1):
         if end is None:
             yield Record(position, None, "torn last item")
             return
         source.done = end
         yield _record(position, data[begin:end]) if end - begin <= source.most else source.too_long(position)
+    if start == 0 and BEHIND.match(data, source.done):
+        yield Record(position + 1, None, "more behind the end of the array, which was not read")
 
 
 def _object(source: Source) -> Iterator[Record]:
@@ -237,7 +248,8 @@ def _csv(source: Source) -> Iterator[Record]:
     try:
         header, dialect = _csv_header(next(texts, ""), source.most)
     except (csv.Error, *TORN) as error:
-        yield Record(1, None, f"not CSV: {error}")
+        bare = "lines that end with a carriage return alone; save it with line feeds"
+        yield Record(1, None, bare if "new-line" in str(error) else f"not CSV: {error}")
         return
     rows = csv.reader(texts, delimiter=dialect)
     while True:
@@ -314,9 +326,14 @@ class Head(NamedTuple):
 def head_of(path: Path) -> Head:
     """Look at the content of a file, never at its name."""
     source = Source(path)
-    kind = _kind(source)
+    try:
+        with source.open() as stream:
+            start = stream.read(START)
+    except TORN:
+        return Head(path, "other", (), {}, "a packed file that is damaged or ends early; copy it again")
+    kind = kind_of(start, path)
     if kind in ("empty", "other"):
-        return Head(path, kind, (), {}, _why_unreadable(source) if kind == "other" else "")
+        return Head(path, kind, (), {}, why_no_text(start) if kind == "other" else "")
     if kind == "zip":
         return Head(path, kind, tuple(islice(zip_names(path), HEAD_RECORDS)), {})
     if kind == "parquet":
@@ -325,7 +342,8 @@ def head_of(path: Path) -> Head:
     first = list(islice(records(source, kind), HEAD_RECORDS))
     good = [record.value for record in first if not record.problem]
     if kind == "jsonl" and not good:
-        return _object_head(source)._replace(problem=_first_too_long(first))
+        found = _object_head(source)
+        return found._replace(problem=_first_too_long(first) or found.problem)
     keys = tuple(dict.fromkeys(key for value in good for key in islice(value, HEAD_KEYS)))[:HEAD_KEYS]
     if kind != "csv":
         return Head(path, kind, keys, good[0] if good else {})
@@ -343,8 +361,18 @@ def _object_head(source: Source) -> Head:
     if is_packed(source.path):
         return Head(source.path, "object", (), {})
     with source.mapped() as data:
-        keys = tuple(member.key for member in members(data, min(len(data), HEAD_BYTES)))
-    return Head(source.path, "object", keys, members_of(source) if keys else {})
+        found = list(members(data, min(len(data), HEAD_BYTES)))
+        problem = _run_on(data, found[-1].end) if found else ""
+    keys = tuple(member.key for member in found)
+    return Head(source.path, "object", keys, members_of(source) if keys else {}, problem)
+
+
+def _run_on(data: mmap.mmap, end: int | None) -> str:
+    """What to say of objects that follow each other, but not one a line; `end`: behind the first one's members."""
+    following = NEXT_OBJECT.match(data, end) if end is not None else None
+    if end is None or following is None or (b"\n" in following.group(1) and data.find(b"\n", 0, end) < 0):
+        return ""
+    return "JSON objects that follow each other, but not one a line: `jq -c . FILE` writes them so"
 
 
 def _doubled(source: Source) -> tuple[str, ...]:
@@ -352,38 +380,3 @@ def _doubled(source: Source) -> tuple[str, ...]:
     header, _ = _csv_header(next((_text(line) for _, line in source.lines()), ""), source.most)
     source.done = source.start
     return tuple(column for column, count in Counter(header).items() if count > 1)
-
-
-def _why_unreadable(source: Source) -> str:
-    """What is wrong with a file whose first bytes tell."""
-    try:
-        with source.open() as stream:
-            start = stream.read(4096)
-    except TORN:
-        return "a packed file that is damaged or ends early; copy it again"
-    utf16 = start.startswith((b"\xff\xfe", b"\xfe\xff")) or start[1:80:2] == bytes(len(start[1:80:2])) != b""
-    return "text in UTF-16, which is not read; save it as UTF-8" if utf16 else ""
-
-
-def _kind(source: Source) -> Kind:
-    """The kind of a file by its first bytes."""
-    try:
-        with source.open() as stream:
-            start = stream.read(4096).removeprefix(b"\xef\xbb\xbf").lstrip()
-    except TORN:
-        return "other"
-    if start.startswith((b"\xff\xfe", b"\xfe\xff")):
-        return "other"
-    if start.startswith(b"PAR1"):
-        return "parquet"
-    if not start:
-        return "empty"
-    if start.startswith(b"["):
-        return "array"
-    if start.startswith(b"PK\x03\x04"):
-        return "zip" if is_zipfile(source.path) else "other"
-    if b"\0" in start and not start.startswith(b"{"):
-        return "other"
-    lines = start.splitlines()[:HEAD_RECORDS]
-    objects = sum(line.startswith(b"{") for line in lines)  # the first line of a log may be the damaged one
-    return "jsonl" if start.startswith(b"{") or 2 * objects >= len(lines) > 1 else "csv"

@@ -96,6 +96,8 @@ def unknown_format(head: Head, options: ImportOptions) -> LogFormatError:
         return LogFormatError(known, file=str(head.path))
     if head.kind == "empty":
         return LogFormatError("the file is empty", file=str(head.path))
+    if head.kind == "array" and not head.keys:
+        return LogFormatError("a JSON array in which no whole object was found", file=str(head.path))
     looks = {"jsonl": "JSON lines", "array": "a JSON array", "object": "one JSON object or damaged JSON lines"}
     looks |= {"csv": "CSV or text", "parquet": "Parquet", "zip": "a ZIP archive", "other": "neither text nor Parquet"}
     found = f" with {', '.join(map(repr, head.keys[:40]))}" if head.keys else ""

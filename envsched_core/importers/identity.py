@@ -14,12 +14,15 @@ from typing import Any
 from envsched_core.errors import ConfigError
 
 from .base import Context, Row, RowError
+from .catalogue import Join
 from .fields import checked_mapping
 from .files import Source
 from .values import hashed, name
 
 __all__ = ["Identity"]
 
+NUMBERED = re.compile(r"/[a-z_]*\d+$")
+"""The last folder of a path, when it is one of many."""
 REMEMBERED = 100_000
 """Prompts whose environment by pattern is remembered."""
 
@@ -34,7 +37,8 @@ class Identity:
             ConfigError: a pattern cannot be read.
         """
         self._notes, self._default = context.notes, default
-        self._label = source.label.rpartition("/")[0] or source.label  # said once for a folder with a file a step
+        # said once for a folder with a file, or a numbered folder, a step
+        self._label = NUMBERED.sub("", source.label.rpartition("/")[0] or source.label)
         self._env, self._join = context.options.env, context.join
         mapping = checked_mapping(context.options.mapping)
         self._mapped = {field: tuple(mapping[field].split(".")) for field in ("env", "task") if field in mapping}
@@ -43,8 +47,9 @@ class Identity:
         by_path = (_expanded(env, found.search(str(source.path))) for env, found, path in compiled if path)
         self._by_path = next(filter(None, by_path), "")
         self._rules = [(env, pattern) for env, pattern, path in compiled if not path]
+        self._has_rules = bool(rules)
         self._by_prompt: dict[int, str] = {}
-        self._plain = not (self._mapped or self._join or self._rules or self._by_path)
+        self._plain = not (self._mapped or self._join or rules)
 
     def __call__(self, row: Row, record: Mapping[str, Any]) -> None:
         """Fill in environment and task of a row.
@@ -62,28 +67,35 @@ class Identity:
     def _by_rules(self, row: Row, record: Mapping[str, Any]) -> None:
         """What the user said goes before what the log says."""
         if self._join is not None:
-            self._joined(row, record)
-        elif env := self._by_path or self._matched(row.text):
+            self._joined(row, record, self._join)
+        elif env := self._ruled(row):
             row.env = env
         for field, path in self._mapped.items():
             if (found := name(_at(record, path))) is not None:
                 setattr(row, field, found)
 
-    def _joined(self, row: Row, record: Mapping[str, Any]) -> None:
+    def _joined(self, row: Row, record: Mapping[str, Any], join: Join) -> None:
         """Take in what the join file says of a row."""
-        join = self._join
-        key = name(_at(record, tuple(join.column.split(".")))) if join else None
-        found = join.rows.get(str(key)) if join and key is not None else None
+        key = name(_at(record, tuple(join.column.split("."))))
+        found = join.rows.get(str(key)) if key is not None else None
         env = found[0] if found else ""
-        row.env = env or self._by_path or self._matched(row.text) or row.env
+        row.env = env or self._ruled(row) or row.env
         if found is None:
-            self._notes.add(f"{self._label}: some rows are not in the join file")
+            why = "are not in the join file" if key is not None else f"have no column '{join.column}' to join by"
+            self._notes.count(f"{self._label}:", f"rows {why} (--join)")
             return
         _, task, known = found
         row.task = task or row.task or str(key)
         row.text, row.tools = row.text or known.text, row.tools or known.tools
         row.state, row.verifier = row.state or known.state, row.verifier or known.verifier
         row.reference = known.calls if row.reference is None else row.reference
+
+    def _ruled(self, row: Row) -> str:
+        """The environment by a pattern; empty when none is found."""
+        env = self._by_path or self._matched(row.text)
+        if not env and self._has_rules:
+            self._notes.count(f"{self._label}:", "rows fit no --env-rule")
+        return env
 
     def _matched(self, text: str) -> str:
         """The environment whose pattern is found in a prompt."""

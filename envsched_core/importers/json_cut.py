@@ -38,24 +38,38 @@ class Member(NamedTuple):
 
 
 def items(data: mmap.mmap, start: int = 0) -> Iterator[tuple[int, int | None]]:
-    """Start and end of every object (or list) in the array that is the first from `start`; a torn one has no end.
+    """Start and end of every item of the array that is the first from `start`; a torn object or list has no end.
 
-    One that ends between two items is not told from a whole one.
+    An array that ends between two items is not told from a whole one.
     """
     depth = begin = 0
+    done = start  # behind the last item
     for match in TOKENS.finditer(data, start):
-        token = data[match.start()]
+        at, token = match.start(), data[match.start()]
+        if depth == 1:
+            yield from _bare(data, done, at)
+            done = match.end()
         if token in b"[{":
             depth += 1
-            begin = match.start() if depth == 2 else begin
+            begin = at if depth == 2 else begin
+            done = match.end()
         elif token in b"]}":
             depth -= 1
             if depth == 1:
                 yield begin, match.end()
+                done = match.end()
             if depth <= 0:
                 return
+        elif depth == 1:
+            yield at, match.end() if match.group(1) else None
     if depth > 1:
         yield begin, None
+
+
+def _bare(data: mmap.mmap, start: int, end: int) -> Iterator[tuple[int, int]]:
+    """Start and end of numbers and words between two items."""
+    if end - start > 1:
+        yield from (found.span() for found in SCALAR.finditer(data, start, end))
 
 
 def members(data: mmap.mmap, most: int) -> Iterator[Member]:

@@ -128,7 +128,7 @@ def parquet_columns(path: Path, label: str) -> list[str]:
         with _database().cursor() as connection:
             described = connection.execute("DESCRIBE SELECT * FROM read_parquet(?)", [_literal(path)]).fetchall()
     except duckdb.Error as error:
-        raise LogFormatError(f"not a readable Parquet file: {error}", file=label) from error
+        raise _unreadable(error, label) from error
     return [row[0] for row in described]
 
 
@@ -153,7 +153,13 @@ def parquet_rows(path: Path, label: str, keep: frozenset[str] | None = None) -> 
             while (row := cursor.fetchone()) is not None:  # one by one: a few bytes of a file can be many large rows
                 yield dict(zip(wanted, row, strict=True))
     except duckdb.Error as error:
-        raise LogFormatError(f"not a readable Parquet file: {error}", file=label) from error
+        raise _unreadable(error, label) from error
+
+
+def _unreadable(error: Exception, label: str) -> LogFormatError:
+    """What to say of a Parquet file that DuckDB refuses: its first line, the others show our query."""
+    said = str(error).partition("\n")[0]
+    return LogFormatError(f"not a readable Parquet file, or not whole: {said}", file=label)
 
 
 def zip_names(path: Path) -> list[str]:

@@ -13,15 +13,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+import msgspec
+
 from envsched_core.errors import LogFormatError
 
 from .base import ImportOptions, Notes, side_files
 from .fields import TASK_FIELDS, absent_column, checked_mapping
-from .files import Head, Source, decode, head_of
+from .files import Head, Source, decode, head_of, readable
 from .formats import format_of, reader_of, unknown_format
 from .not_logs import why_no_log
 
-__all__ = ["Input", "files_below", "find_inputs", "natural_order"]
+__all__ = ["Input", "files_below", "find_inputs", "is_run_folder", "natural_order"]
 
 
 MANIFEST_KEYS = {"format", "run_id", "kind", "writer"}
@@ -41,19 +43,36 @@ def find_inputs(paths: Sequence[Path], options: ImportOptions, notes: Notes) -> 
     Raises:
         LogFormatError: a path does not exist, is of no known format, or a folder holds no log.
     """
-    found = [item for path in paths for item in _inputs(path, options, notes)]
+    found = _once([item for path in paths for item in _inputs(path, options, notes)], notes)
     labels = Counter(source.label for source, _ in found)
     for source, _ in found:
         if labels[source.label] > 1:
-            source.label = str(source.path)
+            source.label = readable(str(source.path))
     return found
+
+
+def _once(found: Sequence[Input], notes: Notes) -> list[Input]:
+    """Each file once, under its own name where links lead to it too: its rollouts must not count twice."""
+    kept: dict[tuple[int, int], Input] = {}
+    again = []
+    for item in sorted(found, key=lambda item: item.source.path.is_symlink()):
+        stat = item.source.path.stat()
+        if kept.setdefault((stat.st_dev, stat.st_ino), item) is not item:
+            again.append(item.source.label)
+    if again:
+        notes.add(f"passed over {_list(again)}: named twice, or links to files that are read anyway")
+    chosen = set(map(id, kept.values()))
+    return [item for item in found if id(item) in chosen]
 
 
 def _inputs(path: Path, options: ImportOptions, notes: Notes) -> list[Input]:
     if path.is_dir():
         return _folder(path, options, notes)
     if not path.is_file():
-        raise LogFormatError("no such file or folder", file=str(path))
+        why = (
+            "neither a file nor a folder: write what it gives to a file" if path.exists() else "no such file or folder"
+        )
+        raise LogFormatError(why, file=str(path))
     head = head_of(path)
     found = options.format or format_of(head, options)
     if found is None:
@@ -90,67 +109,115 @@ def _absent(head: Head, options: ImportOptions) -> str:
 def _folder(folder: Path, options: ImportOptions, notes: Notes) -> list[Input]:
     """Every log in a folder and below it."""
     given = side_files(options)
-    inputs, passed = [], []
-    runs: list[Path] = []
-    for path in sorted(files_below(folder, runs), key=natural_order):
+    inputs: list[Input] = []
+    passed: dict[str, str] = {}
+    """Files that are not read, and why; empty where nothing more is known of them."""
+    left = Left([], [], [])
+    for path in sorted(files_below(folder, left), key=natural_order):
         if path.resolve() in given:
             continue
-        head = head_of(path)
+        name = path.relative_to(folder).as_posix()
+        try:
+            head = head_of(path)
+        except LogFormatError as error:
+            passed[name] = str(error).removeprefix(f"{error.file}: ")
+            continue
         chosen = options.format if options.format and reader_of(options.format).claims(head, options) else None
         found = chosen if options.format else format_of(head, options)
         if found is None:
-            passed.append(path.relative_to(folder).as_posix())
+            passed[name] = head.problem or why_no_log(head) or _not_chosen(head, options)
             continue
         if absent := _absent(head, options):
             raise LogFormatError(absent, file=str(path))
-        inputs.append(Input(Source(path, f"{folder.resolve().name}/{path.relative_to(folder).as_posix()}"), found))
+        inputs.append(Input(Source(path, f"{folder.resolve().name}/{name}"), found))
     beside = {item.source.path.with_name(name) for item in inputs for name in reader_of(item.format).COMPANIONS}
-    passed = [path for path in passed if folder / path not in beside]
-    said = {path: why for path in passed if (why := why_no_log(head_of(folder / path)))}
-    passed = [path for path in passed if path not in said]
-    if runs:
-        names = sorted(run.relative_to(folder).as_posix() for run in runs)
-        notes.add(f"passed over {_list(names, 'run folder')}: decisions and groups that EnvSched wrote, not a log")
-    if not inputs and runs and not passed and not said:
-        what = "is a run folder" if folder in runs else f"holds only {_list(names, 'run folder')}"
-        raise LogFormatError(f"{what} that EnvSched wrote, no log", file=str(folder))
+    passed = {name: why for name, why in passed.items() if folder / name not in beside}
+    _tell_left(folder, left, notes)
     if not inputs:
-        raise LogFormatError(
-            "no log in this folder: "
-            + "".join(f"{_list(names)}: {why}; " for why, names in _by_reason(said))
-            + (f"{_list(passed)} of no known format; " if passed or not said else "")
-            + "`envsched import --list` shows the formats. Name one file with --map reward=COLUMN --map task_id=COLUMN "
-            "to read it as a table",
-            file=str(folder),
-        )
-    for why, names in _by_reason(said):
-        notes.add(f"passed over {_list(names)}: {why}")
-    if passed:
-        notes.add(f"passed over {_list(passed)} of no known format")
+        raise _no_log(folder, passed, left)
+    for why, names in _by_reason(passed):
+        notes.add(f"passed over {_list(names)}" + (f": {why}" if why else " of no known format"))
     return inputs
+
+
+def _not_chosen(head: Head, options: ImportOptions) -> str:
+    """Why a file of no format, or of another than --format names, is not read; empty when nothing more is known."""
+    if head.kind == "empty":
+        return "empty"
+    if options.format is None:
+        return ""
+    looks = format_of(head, msgspec.structs.replace(options, format=None))
+    return f"not {options.format} (--format), it looks like {looks}" if looks else f"not {options.format} (--format)"
+
+
+def _tell_left(folder: Path, left: Left, notes: Notes) -> None:
+    """Say which folders were not looked into."""
+    said = {
+        "run folder": (left.runs, "decisions and groups that EnvSched wrote, not a log"),
+        "folder": (left.closed, "it may not be read"),
+        "link": (left.links, "links to folders are not followed; name the folder"),
+    }
+    for what, (paths, why) in said.items():
+        if paths:
+            notes.add(f"passed over {_list(sorted(map(str, _below(folder, paths))), what)}: {why}")
+
+
+def _no_log(folder: Path, passed: Mapping[str, str], left: Left) -> LogFormatError:
+    """What to say of a folder that holds no log."""
+    if left.runs and not passed:
+        names = sorted(_below(folder, left.runs))
+        what = "is a run folder" if folder in left.runs else f"holds only {_list(names, 'run folder')}"
+        return LogFormatError(f"{what} that EnvSched wrote, no log", file=str(folder))
+    if left.closed and not passed:
+        return LogFormatError(f"{_list(_below(folder, left.closed), 'folder')} may not be read", file=str(folder))
+    said = [f"{_list(names)}" + (f": {why}" if why else " of no known format") for why, names in _by_reason(passed)]
+    return LogFormatError(
+        f"no log in this folder: {'; '.join(said) or 'it holds no file'}; `envsched import --list` shows the formats. "
+        "Name one file with --map reward=COLUMN --map task_id=COLUMN to read it as a table",
+        file=str(folder),
+    )
+
+
+def _below(folder: Path, paths: Iterable[Path]) -> list[str]:
+    return [path.relative_to(folder).as_posix() for path in paths]
 
 
 def _by_reason(said: Mapping[str, str]) -> list[tuple[str, list[str]]]:
     """Why files are no logs, each reason with its files."""
-    return [(why, [path for path, reason in said.items() if reason == why]) for why in dict.fromkeys(said.values())]
+    reasons: dict[str, list[str]] = {}
+    for name, why in sorted(said.items(), key=lambda item: not item[1]):  # stable: those of no known format last
+        reasons.setdefault(why, []).append(name)
+    return list(reasons.items())
 
 
-def files_below(folder: Path, runs: list[Path] | None = None) -> Iterable[Path]:
-    """Regular files below a folder; hidden ones, links to folders and run folders (which go to `runs`) left out."""
-    for place, folders, names in os.walk(folder):
+class Left(NamedTuple):
+    """Folders that `files_below` did not look into."""
+
+    runs: list[Path]
+    """Run folders."""
+    links: list[Path]
+    """Links to folders."""
+    closed: list[Path]
+    """Folders that may not be read."""
+
+
+def files_below(folder: Path, left: Left | None = None) -> Iterable[Path]:
+    """Regular files below a folder; hidden ones and what goes to `left` are left out."""
+    left = left or Left([], [], [])
+    for place, folders, names in os.walk(folder, onerror=lambda error: left.closed.append(Path(error.filename))):
         here = Path(place)
-        if _is_run(here):
-            if runs is not None:
-                runs.append(here)
+        if is_run_folder(here):
+            left.runs.append(here)
             folders.clear()
             continue
         folders[:] = [name for name in folders if not name.startswith(".")]
+        left.links.extend(here / name for name in folders if (here / name).is_symlink())
         for name in names:
             if not name.startswith(".") and (here / name).is_file():
                 yield here / name
 
 
-def _is_run(folder: Path) -> bool:
+def is_run_folder(folder: Path) -> bool:
     """Whether a folder holds a run's manifest; a log may be called run.json too."""
     manifest = folder / "run.json"
     try:
@@ -167,6 +234,6 @@ def natural_order(path: Path) -> list[tuple[int, str]]:
 
 
 def _list(names: Sequence[str], what: str = "file") -> str:
-    shown = ", ".join(names[:5]) + (", ..." if len(names) > 5 else "")
+    shown = readable(", ".join(names[:5])) + (", ..." if len(names) > 5 else "")
     count = f"1 {what}" if len(names) == 1 else f"{len(names)} {what}s"
     return f"{count} ({shown})"

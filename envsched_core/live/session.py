@@ -20,6 +20,7 @@ from envsched_core.replay.journal import Journal
 from envsched_core.scheduler import EnvSched
 from envsched_core.store import Manifest, RunReader, RunWriter, new_manifest
 
+from .counting import count_on, own_metrics
 from .intake import (
     as_list,
     attempt,
@@ -101,6 +102,7 @@ class LiveSession:
         self._interrupted = scheduler.step if restored and scheduler.started else None
         self._back: deque[str] = deque(self._in_order()) if restored else deque()
         self._scored = True
+        self._counts_kept: dict[str, float] = {}
         self._picks: dict[str, Pick] = {}
         self._asked_at: dict[str, int] = {}
         self._lock = threading.RLock()
@@ -147,7 +149,10 @@ class LiveSession:
             writer.close()
             raise
         settings: dict[str, Any] = {"snapshot_every": snapshot_every, "extra": extra, "graph_version": graph}
-        return cls(restored.scheduler, Sink(writer), restored=restored, **settings)
+        sink = Sink(writer)
+        session = cls(restored.scheduler, sink, restored=restored, **settings)
+        count_on(session.counts, sink)
+        return session
 
     def __enter__(self) -> Self:
         return self
@@ -162,6 +167,8 @@ class LiveSession:
         """Write what is left and give the run folder free."""
         self._keep_scores()
         if self.sink is not None:
+            self.sink.hurry()
+            self._keep_counts(always=True)
             self.sink.close()
 
     # ------------------------------------------------------------------ the calls
@@ -266,11 +273,7 @@ class LiveSession:
     def metrics(self) -> dict[str, float]:
         """The scheduler's counters and gauges, and the session's own."""
         with self._lock:
-            own: dict[str, float] = {f"session/{name}": float(count) for name, count in self.counts.items()}
-            if self.sink is not None:
-                names = ("failures", "waiting", "lost", "unwritable", "gone")
-                own |= {f"sink/{name}": float(getattr(self.sink, name)) for name in names}
-            return {**self.scheduler.metrics(), **own}
+            return {**self.scheduler.metrics(), **own_metrics(self.counts, self.sink)}
 
     # ------------------------------------------------------------------ inside
 
@@ -301,10 +304,12 @@ class LiveSession:
         if self.sink is not None:
             self.sink.retry()
         self._keep_scores()
+        due = bool(self._every) and self._snapshot_at is not None and step - self._snapshot_at >= self._every
         if self._snapshot_at is None:
             self._snapshot_at = step
-        elif self._every and step - self._snapshot_at >= self._every:
+        elif due:
             self.save(step)
+        self._keep_counts(always=due)
         self._asked_here, self._interrupted = 0, self._interrupted if step == self._interrupted else None
 
     def _given_back(self, most: int, step: int) -> tuple[Pick, ...]:
@@ -364,6 +369,14 @@ class LiveSession:
         while len(self._picks) > PICKS_KEPT:
             oldest = next(iter(self._picks))
             del self._picks[oldest], self._asked_at[oldest]
+
+    def _keep_counts(self, *, always: bool) -> None:
+        """Put what was counted beside the events: when the session counted anything, or `always`."""
+        own = own_metrics(self.counts, self.sink)
+        if self.sink is not None and (always or own != self._counts_kept):
+            step = self.scheduler.step if self.scheduler.started else None
+            if self.sink.save_counters(step, self.metrics()):
+                self._counts_kept = own
 
     def _keep_scores(self) -> None:
         if not self._scored:

@@ -122,6 +122,15 @@ class Sink:
 
         return self._extra(write, False)
 
+    def save_counters(self, step: int | None, counts: Mapping[str, float]) -> bool:
+        """What the session has counted so far; False when it was not kept."""
+
+        def write(writer: RunWriter) -> bool:
+            writer.save_counters(step, counts)
+            return True
+
+        return self.works and self._extra(write, False)
+
     def retry(self) -> None:
         """At a new step: see that the folder is there, and try again to write what is waiting."""
         if self._ready() is not None or self._given_up:
@@ -154,11 +163,13 @@ class Sink:
             self._writer, self._patience = writer, 1
             log.warning("%s can be written again; what was waiting is on record", self.path)
 
+    def hurry(self) -> None:
+        """Try now to write what is waiting."""
+        self._rest = 1
+        self.retry()
+
     def close(self) -> None:
         """Give the folder free; what is still waiting is lost."""
-        if self._writer is None:
-            self._rest = 1
-            self.retry()
         self.lost += len(self._waiting)
         self._waiting.clear()
         if self._writer is not None:

@@ -42,7 +42,7 @@ from envsched_core.records import Decision, Explanation, GroupResult, TaskSpec
 from envsched_core.selection import Batch
 from envsched_core.settled import Settled
 
-from .intake import checked_step, sound
+from .intake import checked_step, reason_of, sound
 from .protocol import Worth
 from .quotas import Quotas
 from .state import load, save
@@ -202,7 +202,7 @@ class EnvSched:
             pick = self.ledger.close(pick_id, "released")
             if pick is None:
                 continue
-            self.counts[f"released/{reason}"] += 1
+            self.counts[reason_of(str(reason), self.counts)] += 1
             if self._batch is not None and pick.step == self.step:
                 self._batch.drop(pick.task)
 

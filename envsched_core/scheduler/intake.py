@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -11,12 +11,23 @@ import msgspec
 from envsched_core.errors import ContractError
 from envsched_core.records import Cost, GroupResult
 
-__all__ = ["MOST_STEP", "checked_step", "sound"]
+__all__ = ["MOST_STEP", "checked_step", "reason_of", "sound"]
 
 MOST_STEP = 1 << 53
 """Steps beyond this are no step numbers (and no array or JSON reader holds them exactly)."""
 MOST_REWARD = 1e100
 """Rewards beyond this are no rewards: their squares would overflow."""
+
+MOST_REASONS = 50
+"""Reasons of release that are counted by name; a trainer may give an error's text, another each time."""
+REASON_LENGTH = 80
+
+
+def reason_of(reason: str, counts: Mapping[str, int]) -> str:
+    """The name that a released pick is counted under: its reason, or `other` when there are too many of them."""
+    name = f"released/{reason[:REASON_LENGTH]}"
+    known = sum(other.startswith("released/") for other in counts) if name not in counts else 0
+    return name if known < MOST_REASONS else "released/other"
 
 
 def checked_step(step: Any) -> int:

@@ -9,6 +9,7 @@
     state/<step>.npz         snapshots; may be deleted
     rollouts/rollouts.jsonl  one Rollout a line, found by the byte offsets in GroupResult.offsets; in a run made from
                              another, rollouts/linked.jsonl is the other's file
+    counters.json            what a live session has counted; may be deleted
     writer.lock              holds the exclusive lock of the one writer
 
 An event line is `{"v":1,"seq":S,"kind":K,"step":T,"data":{...},"hash":"H"}` and a newline. `hash` is always the
@@ -33,6 +34,7 @@ from envsched_core.recording import StepScores
 from .archive import pack, unpack
 from .arrays import load_state
 from .chain import ChainProblem, check_chain
+from .counters import Counters, read_counters
 from .lines import Located, Problem
 from .manifest import FORMAT, Manifest, list_runs, new_manifest, read_manifest
 from .reader import RunReader
@@ -41,6 +43,7 @@ from .writer import RunWriter
 __all__ = [
     "FORMAT",
     "ChainProblem",
+    "Counters",
     "Located",
     "Manifest",
     "Problem",
@@ -52,6 +55,7 @@ __all__ = [
     "load_state",
     "new_manifest",
     "pack",
+    "read_counters",
     "read_manifest",
     "unpack",
 ]

@@ -7,6 +7,7 @@ import json
 import math
 import os
 import shutil
+import tokenize
 import zipfile
 import zlib
 from collections.abc import Mapping
@@ -30,7 +31,7 @@ _LEAF = "\0array"
 _TREE = "tree"
 _UNREADABLE = (
     *(OSError, ValueError, KeyError, EOFError, OverflowError, TypeError, SyntaxError, RecursionError),
-    *(MemoryError, NotImplementedError, zipfile.BadZipFile, zlib.error),
+    *(MemoryError, NotImplementedError, tokenize.TokenError, zipfile.BadZipFile, zlib.error),
 )
 """What NumPy and zipfile raise for files that are not what they wrote."""
 
@@ -84,7 +85,7 @@ def read_graph(run: Path, version: int) -> DualRelationGraph:
         raise StoreError(f"{run} has no graph {version}; it has {graph_versions(run) or 'none'}")
     try:
         files = [kept_inside(run, f"{graph_folder(version)}/{file.name}") for file in sorted(folder.glob("*.npy"))]
-        arrays = {file.stem: np.load(file, mmap_mode="r", allow_pickle=False) for file in files}
+        arrays = {file.stem: _mapped(file) for file in files}
         names = json.loads(kept_inside(run, f"{graph_folder(version)}/{_NAMES}").read_bytes())
         graph = DualRelationGraph.from_arrays(version, arrays, names)
         graph.check()
@@ -216,27 +217,35 @@ def _read_npz(path: Path) -> dict[str, NDArray[Any]]:
                 raise ValueError(f"it unpacks to more than {most:,} bytes, {ARRAY_BYTES.remedy()}")
             for member in members:
                 with archive.open(member) as stream:
-                    _check_head(stream, member)
+                    _check_head(stream, member.filename, member.file_size)
         with np.load(path, allow_pickle=False) as arrays:
             return {name: arrays[name] for name in arrays.files}
     except _UNREADABLE as error:
         raise DamagedError(f"{path} cannot be read ({error}); it may be deleted") from error
 
 
-def _check_head(stream: IO[bytes], member: zipfile.ZipInfo) -> None:
-    """Refuse an array whose head claims another size than its member has, or Python objects.
+def _mapped(file: Path) -> NDArray[Any]:
+    """An array as a memory map."""
+    with file.open("rb") as stream:
+        _check_head(stream, file.name, file.stat().st_size)
+    array: NDArray[Any] = np.load(file, mmap_mode="r", allow_pickle=False)
+    return array
+
+
+def _check_head(stream: IO[bytes], name: str, size: int) -> None:
+    """Refuse an array of `size` bytes in all whose head claims another size, or Python objects.
 
     Raises:
         ValueError: with the reason.
     """
     version = np.lib.format.read_magic(stream)
     if version not in ((1, 0), (2, 0)):
-        raise ValueError(f"{member.filename} is no array of a version that is read")
+        raise ValueError(f"{name} is no array of a version that is read")
     read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
     shape, _, dtype = read(stream)
     claimed = math.prod(shape) * dtype.itemsize
-    if dtype.hasobject or min(shape, default=0) < 0 or claimed != member.file_size - stream.tell():
-        raise ValueError(f"{member.filename} claims {claimed:,} bytes of {dtype}, which it does not have")
+    if dtype.hasobject or min(shape, default=0) < 0 or claimed != size - stream.tell():
+        raise ValueError(f"{name} claims {claimed:,} bytes of {dtype}, which it does not have")
 
 
 def _numbers(folder: Path, suffix: str) -> list[int]:

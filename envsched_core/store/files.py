@@ -25,6 +25,7 @@ STATE = "state"
 ROLLOUTS = "rollouts/rollouts.jsonl"
 LINKED = "rollouts/linked.jsonl"
 LOCK = "writer.lock"
+COUNTERS = "counters.json"
 
 
 def blake(parts: Iterable[bytes]) -> str:
@@ -73,19 +74,17 @@ def kept_inside(run: Path, name: str) -> Path:
     """A file or folder of a run folder, for reading; that of a run whose folder is itself a link is inside it.
 
     Raises:
-        DamagedError: it is, or lies behind, a link that leads out of the run folder, so that it is no part of the run;
-            or it is no file, but a pipe or device.
+        DamagedError: it is, or lies behind, a link that leads nowhere or out of the run folder, so that it is no part
+            of the run; or it is no file, but a pipe or device.
     """
-    path = here = run / Path(name).parts[0]
-    for part in ("", *Path(name).parts[1:]):
-        path = here = here / part
-        if here.is_symlink() and not Path(os.path.realpath(here)).is_relative_to(os.path.realpath(run)):
-            raise DamagedError(
-                f"{here} is a link that leads out of its run folder and is not followed; put a copy there"
-            )
-    if path.exists() and not (path.is_file() or path.is_dir()):
-        raise DamagedError(f"{path} is a pipe or device, no file of a run; remove it")
-    return path
+    inside, here = os.path.realpath(run), run
+    for part in Path(name).parts:
+        here = here / part
+        if here.is_symlink() and not (here.exists() and Path(os.path.realpath(here)).is_relative_to(inside)):
+            raise DamagedError(f"{here} is a link that leads nowhere or out of its run folder; put a copy there")
+    if here.exists() and not (here.is_file() or here.is_dir()):
+        raise DamagedError(f"{here} is a pipe or device, no file of a run; remove it")
+    return here
 
 
 def read_line(file: BinaryIO, path: Path, at: str) -> bytes:

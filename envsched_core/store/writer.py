@@ -18,6 +18,7 @@ from envsched_core.records import Decision, GroupResult, Rollout, TaskSpec
 
 from .arrays import drop_states, write_graph, write_scores, write_state
 from .catalogue import Known, catalogue_lines, count_tasks, read_tools
+from .counters import write_counters
 from .files import (
     LINKED,
     LOCK,
@@ -196,6 +197,11 @@ class RunWriter:
         """Delete all snapshots but the newest `keep`."""
         self._open()
         drop_states(self.path, keep)
+
+    def save_counters(self, step: int | None, counts: Mapping[str, float]) -> None:
+        """Keep what a session has counted so far (`read_counters` reads it)."""
+        self._open()
+        write_counters(self.path, step, counts)
 
     def add_rollouts(self, rollouts: Iterable[Rollout]) -> list[int]:
         """Append rollouts; returns the byte offset of each, for `GroupResult.offsets`."""

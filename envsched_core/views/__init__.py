@@ -45,6 +45,7 @@ from .cold_start import (
 )
 from .comparable import Comparability, comparability
 from .compare import Comparison, compare
+from .counters import Counted, session_counts
 from .coverage_alerts import alerts
 from .coverage_balance import Balance, Visits, visit_balance, visit_grid
 from .coverage_kinds import Kinds, kinds_reached
@@ -90,6 +91,7 @@ __all__ = [
     "Comparability",
     "Comparator",
     "Comparison",
+    "Counted",
     "Coverage",
     "EdgeFacts",
     "EnvironmentMap",
@@ -171,6 +173,7 @@ __all__ = [
     "rivals",
     "rollouts_seen",
     "runs",
+    "session_counts",
     "source_shares",
     "steps",
     "stuck_tasks",

@@ -138,35 +138,43 @@ def _counts(view: RunView, envs: tuple[str, ...]) -> tuple[list[str], list[int],
 def _windowed(sums: Counts, at: int, window: int) -> Counts:
     """Visits of the last `window` steps up to column `at`, from running sums along the last axis."""
     before = at - window
-    return sums[..., at] - sums[..., before] if window and before >= 0 else sums[..., at]
+    found: Counts = sums[..., at] - sums[..., before] if window and before >= 0 else sums[..., at]
+    return found
 
 
 def _simulated(view: RunView, names: list[str], shown: NDArray[np.int64], window: int) -> Floats | None:
-    """Gini coefficient and effective number [S, R, 2] of simulated uniform draws; None where they cost too much.
+    """Gini coefficient and effective number [S, R, 2] of simulated uniform draws; None where they cost too much."""
+    size = len(view.steps()) * len(view.env_names())
+    runs = min(SIMULATED, MOST_NUMBERS // max(size, 1))
+    if runs < FEWEST:
+        return None
+    sums = view.kept.of("uniform draws", (view.version, runs), lambda: _drawn(view, runs))
+    place = {env: i for i, env in enumerate(view.env_names())}
+    inside = sums if len(names) == len(place) else sums[:, [place[name] for name in names]]
+    return np.stack([_measures(_windowed(inside, int(i), window)) for i in shown])
+
+
+def _drawn(view: RunView, runs: int) -> Counts:
+    """Running sums [R, E, S] of the visits of every environment in simulated runs of uniform draws.
 
     Uniform draws take the picks of a step without replacement: multivariate hypergeometric over the environments;
     where no task comes twice in the whole run, over what is left of them.
     """
     _, steps, whole = _counts(view, ())
-    index = np.array([view.env_names().index(name) for name in names], dtype=np.int64)
     sizes = np.bincount(view.env_index(), minlength=len(view.env_names())).astype(np.int64)
     draws = np.minimum(whole.sum(axis=0), sizes.sum())
-    runs = min(SIMULATED, MOST_NUMBERS // max(len(steps) * len(sizes), 1))
-    if runs < FEWEST:
-        return None
     once, _ = uniform_rule(view)
     rng = np.random.default_rng(SEED)
-    sums = np.zeros((runs, len(names), len(steps)), dtype=np.int64)
-    left, so_far = np.tile(sizes, (runs, 1)), np.zeros((runs, len(names)), dtype=np.int64)
+    sums = np.zeros((runs, len(sizes), len(steps)), dtype=np.int64)
+    left = np.tile(sizes, (runs, 1))
     for t, n in enumerate(draws):
         if once:
             drawn = np.stack([rng.multivariate_hypergeometric(row, min(n, int(row.sum()))) for row in left])
             left -= drawn
         else:
             drawn = rng.multivariate_hypergeometric(sizes, int(n), size=runs)
-        so_far += drawn[:, index]
-        sums[:, :, t] = so_far
-    return np.stack([_measures(_windowed(sums, int(i), window)) for i in shown])
+        sums[:, :, t] = drawn
+    return np.cumsum(sums, axis=2, out=sums)
 
 
 def _measures(counts: Counts) -> Floats:

@@ -54,8 +54,11 @@ def environment_map(
     tasks = np.bincount(env, minlength=len(names))
     shown = np.sort(np.argsort(-tasks, kind="stable")[:most_envs])
     newest = view.graph() if graph is not None else None
-    between = _between(newest if newest is not None else graph, env, len(names), 0.0)[1]
-    places = _positions(between, shown, tasks)
+    of_all = newest if newest is not None else graph
+    made_for = (view.version, most_envs, of_all.version if of_all is not None else 0)
+    places = view.kept.of(
+        "environment places", made_for, lambda: _positions(_between(of_all, env, len(names), 0.0)[1], shown, tasks)
+    )
     count, total = _between(graph, env, len(names), weight)
     pairs = sparse.triu(count, k=1).tocoo()
     kept = np.isin(pairs.row, shown) & np.isin(pairs.col, shown)

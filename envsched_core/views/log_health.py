@@ -222,7 +222,8 @@ def odd_counts(view: RunView) -> pd.DataFrame:
     Columns: what, count, among, unit (what both are counted in), meaning (what was done about it).
     """
     groups = view.row(
-        "SELECT count(*) n, count(*) FILTER (t.task IS NULL) AS unknown, count(*) FILTER (candidate IS NULL) AS unasked, "
+        "SELECT count(*) n, count(*) FILTER (t.task IS NULL) AS unknown, "
+        "count(*) FILTER (candidate IS NULL) AS unasked, "
         "count(*) FILTER (scored = 0) empty, coalesce(sum(missing), 0)::BIGINT missing, "
         "coalesce(sum(scored + missing), 0)::BIGINT rollouts, coalesce(sum(scored), 0)::BIGINT rewards "
         "FROM groups_raw g LEFT JOIN (SELECT DISTINCT env, task FROM tasks) t USING (env, task)"

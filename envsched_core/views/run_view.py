@@ -27,6 +27,7 @@ from envsched_core.store import Located, Manifest, Problem, RunReader, StepScore
 
 from .gaps import Numbers
 from .intake import Intake
+from .kept import Kept
 from .soundness import graph_fault, out_of_range, scores_fault
 from .tables import create, insert, task_row, unpack
 
@@ -44,8 +45,8 @@ ALONE: dict[str, str | bool | int | float | list[str]] = {
 GROWING = ("live", "shadow")
 """Kinds of run whose manifest changes after it was first written."""
 
-BLOCK = 2000
-"""Events taken in by one insert."""
+BLOCK = 10_000
+"""Events taken in by one insert: each has a cost of its own, and whoever waits is told after each."""
 LONG_BYTES = 4 * 2**20
 """A reading of more than this is told to whoever waits for it."""
 
@@ -93,6 +94,7 @@ class RunView:
         """Bytes read and bytes there are, while somebody takes in many; what is shown meanwhile is not the whole."""
         self._lock = threading.Lock()
         self._source: RunView | None = None
+        self.kept = Kept()
         self._reset()
 
     @property

@@ -1,17 +1,18 @@
 """The tables behind the read models, and how one event becomes rows of them.
 
 Every column has an explicit SQL type: types inferred from a sample round later values silently. Rows are
-gathered as tuples and go in as DataFrames, one insert per table and poll.
+gathered as tuples and go in as DataFrames, one insert per table and block of events.
 """
 
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import duckdb
 import msgspec
+import numpy as np
 import pandas as pd
 
 from envsched_core.moments import is_flat, population_variance
@@ -23,6 +24,8 @@ TEXT_SHOWN = 200
 """Characters of a task's text kept in its row; the whole text is read from the catalogue on demand."""
 
 Rows = dict[str, list[tuple[Any, ...]]]
+"""Tuples of a table's columns; of a table in `FOLDED`, (number, name -> value)."""
+FOLDED = ("terms", "shares")
 
 TRUSTED = (
     *("kappa_env", "tau_within", "tau_cross", "half_life", "features_share"),
@@ -157,14 +160,16 @@ VIEWS: dict[str, str] = {
         WHERE c.kept_as = 'pick'""",
 }
 
-DTYPES = {
-    "INTEGER": "Int64",
-    "BIGINT": "Int64",
-    "DOUBLE": "float64",
-    "BOOLEAN": "boolean",
-    "VARCHAR": "object",
-    "BLOB": "object",
+DTYPES: dict[str, Any] = {
+    "INTEGER": np.dtype("int64"),
+    "BIGINT": np.dtype("int64"),
+    "DOUBLE": np.dtype("float64"),
+    "BOOLEAN": np.dtype("bool"),
 }
+"""Of a column without a gap; all others are text or bytes."""
+WITH_GAPS: dict[str, Any] = {"INTEGER": "Int64", "BIGINT": "Int64", "BOOLEAN": "boolean"}
+REPEATED = ("env", "task", "kept_as", "outcome", "state", "name", "source", "scheduler", "status", "ended", "kind")
+"""Text columns of few different values, which go in as numbers of these: DuckDB reads one Python text after another."""
 
 
 def create(connection: duckdb.DuckDBPyConnection) -> None:
@@ -182,11 +187,32 @@ def insert(cursor: duckdb.DuckDBPyConnection, rows: Mapping[str, list[tuple[Any,
         if not lines:
             continue
         columns = TABLES[table]
-        data = dict(zip(columns, zip(*lines, strict=True), strict=True))
-        frame = pd.DataFrame({name: pd.Series(list(data[name]), dtype=DTYPES[kind]) for name, kind in columns.items()})
+        data = zip(columns.items(), _unfolded(lines) if table in FOLDED else zip(*lines, strict=True), strict=True)
+        frame = pd.DataFrame({name: _column(name, kind, values) for (name, kind), values in data}, copy=False)
         cursor.register("incoming", frame)
         cursor.execute(f"INSERT INTO {table} SELECT {', '.join(columns)} FROM incoming")
         cursor.unregister("incoming")
+
+
+def _unfolded(lines: Sequence[tuple[int, Mapping[str, float]]]) -> tuple[list[Any], ...]:
+    """The columns of (number, name -> value): a row for each name."""
+    numbers = [number for number, found in lines for _ in found]
+    names = [name for _, found in lines for name in found]
+    return numbers, names, [value for _, found in lines for value in found.values()]
+
+
+def _column(name: str, kind: str, values: Sequence[Any]) -> Any:
+    """The values as DuckDB takes them in fastest; None becomes NULL."""
+    if kind == "DOUBLE":
+        return np.array(values, dtype=DTYPES[kind])  # None becomes NaN, which goes in as NULL
+    if kind in DTYPES:
+        gaps = None in values
+        return pd.array(values, dtype=WITH_GAPS[kind]) if gaps else np.array(values, dtype=DTYPES[kind])
+    if name in REPEATED:
+        codes = {text: i for i, text in enumerate(text for text in dict.fromkeys(values) if text is not None)}
+        found = np.array([codes.get(text, -1) for text in values], dtype=np.int32)
+        return pd.Categorical.from_codes(found, categories=pd.Index(list(codes), dtype=object))
+    return pd.Series(values, dtype=object)
 
 
 def pack(decision: Decision) -> bytes:
@@ -228,8 +254,8 @@ def _candidate_rows(numbered: Iterable[tuple[int, Candidate]], decision: int, st
         place = (i, decision, step, c.env, c.task, c.kept_as, c.outcome, c.position, c.pick_id)
         belief = (c.score, c.rank, c.mean, c.variance, c.sd, c.low, c.high, c.usable, c.rollouts)
         rows["candidates"].append((*place, *belief, c.state, c.groups, c.last_step))
-        rows["terms"].extend((i, name, value) for name, value in c.terms.items())
-        rows["shares"].extend((i, source, share) for source, share in c.shares.items())
+        rows["terms"].append((i, c.terms))
+        rows["shares"].append((i, c.shares))
     return rows
 
 

@@ -9,6 +9,8 @@ another seed. What "right predictions would show" follows from the Beta distribu
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
@@ -116,7 +118,11 @@ def interval_coverage(view: RunView, filters: Filters = NO_FILTERS) -> pd.DataFr
 
 def _picks(view: RunView, filters: Filters) -> pd.DataFrame:
     """Observed picks: env, task, state, shown (prediction as a group shows it), the belief and what came."""
-    found = view.query(
+    return filters.keep(view.kept.of("observed picks", view.version, lambda: _all_picks(view)))
+
+
+def _all_picks(view: RunView) -> pd.DataFrame:
+    return view.query(
         """
         SELECT o.env, o.task, o.state, o.outcome, o.predicted * (scored - 1) / scored AS shown, o.observed,
             o.observed_mean, o.predicted_mean, o.scored, c.low, c.high, c.rollouts
@@ -124,7 +130,6 @@ def _picks(view: RunView, filters: Filters) -> pd.DataFrame:
         WHERE scored > 1 AND o.predicted IS NOT NULL AND o.observed IS NOT NULL AND c.rollouts > 0
         ORDER BY candidate"""
     )
-    return filters.keep(found)
 
 
 def _parts(view: RunView, filters: Filters) -> list[tuple[str, pd.DataFrame, NDArray[np.int64], NDArray[np.float32]]]:
@@ -135,8 +140,14 @@ def _parts(view: RunView, filters: Filters) -> list[tuple[str, pd.DataFrame, NDA
         part = found if state == ALL_PICKS else found[found["state"] == state].reset_index(drop=True)
         if len(part) >= FEWEST_GROUPS:
             units = np.asarray(part.groupby(["env", "task"], sort=False).ngroup(), dtype=np.int64) % UNITS
-            out.append((state, part, units, unit_weights(int(units.max()) + 1, seed=SEED)))
+            out.append((state, part, units, _weights(int(units.max()) + 1).astype(np.float32)))
     return out
+
+
+@lru_cache(maxsize=8)
+def _weights(units: int) -> NDArray[np.uint8]:
+    """Poisson weights of so many units, in a quarter of their room: drawing them takes longer than all that follows."""
+    return unit_weights(units, seed=SEED).astype(np.uint8)
 
 
 # ---------------------------------------------------------------------- what right predictions would show
