@@ -107,7 +107,7 @@ def beta_binomial(a: Floats, n: Floats, success: Floats, failure: Floats) -> Flo
     a (a + 1) .. (a + s - 1) b .. (b + f - 1) / (n .. (n + s + f - 1)): a fraction of the time of six log-gammas.
     """
     size = success + failure
-    whole = (success == np.rint(success)) & (size == np.rint(size)) & (size <= MOST_COUNTED)
+    whole = (success == np.rint(success)) & (failure == np.rint(failure)) & (size <= MOST_COUNTED)
     out, graded = np.empty(a.shape), ~whole
     if graded.any():
         x, y = a[:, graded], n[:, graded] - a[:, graded]
