@@ -9,16 +9,20 @@
 
 The house, top to bottom; each module imports only from those above it (tests/test_architecture.py):
 
-    errors, records, config   what can go wrong; the facts that pass between modules; every knob
+    errors, limits, outgoing  what can go wrong; what is too much to read; texts made safe for CSV and terminals
+    records, config           the facts that pass between modules; every knob
     passes                    sums, ranks and the largest of N numbers, block by block
     keyed, catalogue          draws that are hashes of what they are for; tasks and their indices
     moments                   what was seen: discounted counts and sums per task and environment
     similarity, graph         what tasks have in common; the two relations between them
-    propagation, costs        sums carried along both relations; what a group is expected to cost
+    features, regression      what is known of a task before any rollout, and what it predicts, learned online
+    prediction, propagation   a belief's mean, spread and likelihood; sums carried along both relations
+    costs                     what a group is expected to cost
     predictor, evidence       mean, variance, uncertainty, the exact share of every source; whose rollouts spoke
     ledger, problem           open picks; everything that a step's batch depends on
     placebo                   a relation of the graph falsified, to see what the true one is worth
     scores, selection         what a task adds to a batch; the batch: exact lazy greedy under quotas
+    settled                   how every task stands once a batch is chosen
     recording, explanation    a batch becomes a Decision with every reason in it; sentences
     scheduler, baselines      the contract and EnvSched; its peers behind the same contract
     evaluate                  scores and intervals, plain numbers
@@ -26,6 +30,7 @@ The house, top to bottom; each module imports only from those above it (tests/te
     replay                    pool replay, audit, verify, explain any step, next batch
     live                      LiveSession: what a trainer's loop needs around a scheduler, on record, resumable
     importers                 logs in
+    adapters                  live hooks, one module a trainer; none is imported
     testbed                   ToolWorld: executable tool environments, and a small policy that learns in them
     shadow                    follows a log being written: what would have been picked beside what was
     bench                     assess: the verdict on a log; learn: the closed loop; the recorded run

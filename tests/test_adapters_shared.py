@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from envsched_core.adapters.desk import harmless, open_desk
 from envsched_core.adapters.groups import Groups, Open, of_tag
-from envsched_core.adapters.reading import number, task_of, tasks_of, text_in, weighted
+from envsched_core.adapters.reading import cost_of, number, task_of, tasks_of, text_in, weighted
 from envsched_core.adapters.scheduled import Passes, Scheduled
 from envsched_core.adapters.slots import Slots
 from envsched_core.errors import ConfigError, ContractError
@@ -242,6 +242,17 @@ def test_rows_are_tasks_under_the_names_in_use():
     assert text_in([{"content": [{"type": "text", "text": "x"}]}, {"content": "y"}]) == "y"
     named = tasks_of(rows(2), lambda row, place: TaskSpec("mine", f"{place}"))
     assert [task.key for task in named] == ["mine::0", "mine::1"]
+
+
+def test_rows_of_one_name_keep_all_that_was_told_of_them():
+    told = TaskSpec("a", "t", text="x", verifier="exact", calls=("find",))
+    first, second = tasks_of([1, 2], lambda row, place: told)
+    assert (first.task, second.task) == ("t#0", "t#1")
+    assert (first.verifier, second.calls) == ("exact", ("find",))
+
+
+def test_a_cost_that_is_not_known_of_every_rollout_is_not_known():
+    assert cost_of(tokens=[1, 2.0], seconds=[1.0, None], turns=[]) == {"tokens": 3.0}
 
 
 def test_importing_the_adapters_imports_no_trainer():

@@ -156,6 +156,11 @@ def test_sniffing_looks_at_content(tmp_path, name, format):
         ("env,task_id,reward\na,1,0\n".encode("utf-16-le"), "UTF-16"),
         (gzip.compress(b"env,task_id,reward\na,1,0\n")[:-12], "ends early"),
         (b"env,task_id,reward\ra,1,0\ra,1,1\r", "carriage return alone"),
+        ("env,task_id,reward\na,1,0\n".encode("utf-16-be"), "UTF-16"),
+        (b'\0\0\0\0\0{"env": "a", "task_id": 1, "reward": 0}\n', "zero bytes"),
+        (b'{"env": "a", "task_id": 1}{"env": "a", "task_id": 2}', "jq -c"),
+        (b'{\n"env": "a"\n}\n{\n"env": "b"\n}\n', "jq -c"),
+        (b"[]", "no whole object"),
     ],
 )
 def test_an_unknown_format_says_what_it_is_and_what_to_do(tmp_path, content, said):

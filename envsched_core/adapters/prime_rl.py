@@ -17,7 +17,7 @@ from envsched_core.live.intake import text_of, whole
 from envsched_core.records import TaskSpec
 
 from .desk import AnyDesk, harmless
-from .reading import field, number, task_of, tasks_of, weighted
+from .reading import cost_of, field, number, task_of, tasks_of, weighted
 from .slots import Slots
 
 __all__ = ["PrimeSource"]
@@ -74,10 +74,8 @@ class PrimeSource:
         env, key = text_of(field(field(first, "env"), "name", "id")) or "", _key(field(first, "task"))
         policy = field(field(field(first, "run"), "work"), "policy")
         group_id = text_of(field(field(first, "group"), "id")) or text_of(field(first, "id"))
-        seconds = [number(field(field(t, "timing"), "duration")) for e in group for t in field(e, "traces") or ()]
-        cost = {"tokens": sum(number(field(e, "num_output_tokens")) or 0.0 for e in group)}
-        if seconds and None not in seconds:
-            cost["seconds"] = sum(s for s in seconds if s is not None)
+        tokens = (field(episode, "num_output_tokens") for episode in group)
+        seconds = (field(field(t, "timing"), "duration") for e in group for t in field(e, "traces") or ())
         result = {
             "group_id": group_id,
             "env": env,
@@ -86,7 +84,7 @@ class PrimeSource:
             "rewards": [episode_reward(episode) for episode in group],
             "trained": admitted,
             "policy_version": text_of(field(policy, "start")),
-            "cost": cost,
+            "cost": cost_of(tokens=tokens, seconds=seconds),
             "calls": tuple(_calls(episode) for episode in group),
         }
         self.slots.observe([result])

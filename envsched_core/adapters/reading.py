@@ -7,12 +7,13 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from envsched_core.live.intake import attempt, text_of
 from envsched_core.records import TaskSpec, Tool
 
-__all__ = ["as_rows", "field", "number", "task_of", "tasks_of", "text_in", "weighted"]
+__all__ = ["as_rows", "cost_of", "field", "number", "task_of", "tasks_of", "text_in", "weighted"]
 
 ENVIRONMENTS = ("env", "env_name", "environment", "env_id", "env_class", "data_source")
 TASKS = ("task_id", "task", "problem_id", "instance_id", "uid", "id", "index")
@@ -39,6 +40,16 @@ def weighted(values: Sequence[Any], weights: Sequence[float] | None = None) -> f
     numbers = [number(value) for value in values]
     kept = [x * (weights[k] if weights else 1.0) for k, x in enumerate(numbers) if x is not None]
     return math.fsum(kept) if kept else None
+
+
+def cost_of(**amounts: Iterable[Any]) -> dict[str, float]:
+    """Cost of a group from the amounts of its rollouts; one that is not known of all of them is left out, not 0."""
+    numbers = {name: [number(value) for value in values] for name, values in amounts.items()}
+    return {
+        name: math.fsum(x for x in found if x is not None)
+        for name, found in numbers.items()
+        if found and None not in found
+    }
 
 
 def field(item: Any, *names: str) -> Any:
@@ -90,7 +101,7 @@ def tasks_of(rows: Iterable[Any], describe: Callable[[Any, int], Any] | None = N
     found = [_described(row, place, describe) for place, row in enumerate(rows)]
     often = Counter(task.key for task in found)
     return [
-        task if often[task.key] == 1 else TaskSpec(task.env, f"{task.task}#{place}", text=task.text, tools=task.tools)
+        task if often[task.key] == 1 else msgspec.structs.replace(task, task=f"{task.task}#{place}")
         for place, task in enumerate(found)
     ]
 

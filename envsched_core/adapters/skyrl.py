@@ -14,11 +14,14 @@ from __future__ import annotations
 from typing import Any
 
 from .desk import harmless
-from .reading import as_rows, field, number
+from .reading import as_rows, cost_of, field, number
 from .scheduled import Scheduled
 from .slots import Slot, Slots
 
 __all__ = ["SkyGenerator", "SkyRows"]
+
+Rollout = tuple[float | None, int | None]
+"""Reward and tokens, None where they are not told."""
 
 
 class SkyRows(Scheduled):
@@ -53,6 +56,8 @@ class SkyGenerator:
 
     def __getattr__(self, name: str) -> Any:
         """Whatever else the trainer wants of a generator."""
+        if name == "inner":  # not there yet, while it is being copied
+            raise AttributeError(name)
         return getattr(self.inner, name)
 
     async def generate(self, input_batch: Any, *arguments: Any, **named: Any) -> Any:
@@ -67,13 +72,15 @@ class SkyGenerator:
         if field(field(input_batch, "batch_metadata"), "training_phase") == "eval":
             return
         ids = field(output, "trajectory_ids") or field(input_batch, "trajectory_ids") or []
-        responses = field(output, "response_ids") or [()] * len(ids)
-        groups: dict[str, dict[int, tuple[float | None, int]]] = {}
+        responses = field(output, "response_ids") or [None] * len(ids)
+        groups: dict[str, dict[int, Rollout]] = {}
         for which, reward, response in zip(ids, as_rows(field(output, "rewards")), responses, strict=True):
             group = groups.setdefault(str(field(which, "instance_id")), {})
             name = int(field(which, "repetition_id") or 0)
-            before, tokens = group.get(name, (None, 0))
-            group[name] = (_sum(before, number(reward)), tokens + len(response))
+            tokens = None if response is None else len(response)
+            before = group.get(name)
+            sums = (_sum(before[0], number(reward)), _both(before[1], tokens)) if before else (number(reward), tokens)
+            group[name] = sums
         found = [(self._slots.of(uid), group) for uid, group in groups.items()]
         self._slots.observe([_result(slot, group) for slot, group in found if slot is not None])
 
@@ -82,6 +89,10 @@ def _sum(before: float | None, more: float | None) -> float | None:
     return more if before is None else before if more is None else before + more
 
 
-def _result(slot: Slot, group: dict[int, tuple[float | None, int]]) -> dict[str, Any]:
+def _both(before: int | None, more: int | None) -> int | None:
+    return None if before is None or more is None else before + more
+
+
+def _result(slot: Slot, group: dict[int, Rollout]) -> dict[str, Any]:
     rollouts = [group[name] for name in sorted(group)]
-    return slot.result([reward for reward, _ in rollouts], cost={"tokens": float(sum(n for _, n in rollouts))})
+    return slot.result([reward for reward, _ in rollouts], cost=cost_of(tokens=(n for _, n in rollouts)))

@@ -20,7 +20,7 @@ from typing import Any
 from envsched_core.live.intake import attempt, text_of
 
 from .desk import harmless
-from .reading import field, number
+from .reading import cost_of, field, number
 from .scheduled import Scheduled
 from .slots import Slots
 
@@ -95,7 +95,7 @@ class SlimeSource(Scheduled):
             [
                 slot.result(
                     [self._reward(sample) for sample in ends],
-                    cost={"tokens": float(sum(number(field(s, "response_length")) or 0.0 for s in ends))},
+                    cost=cost_of(tokens=(field(s, "response_length") for s in ends)),
                     policy_version=max((v for v in versions if v), key=_version, default=None),
                 )
             ]

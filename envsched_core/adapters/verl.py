@@ -19,7 +19,7 @@ from typing import Any, ClassVar
 from .desk import AnyDesk, harmless, open_desk
 from .groups import Open, of_tag
 from .ray import RayScheduler
-from .reading import as_rows, number
+from .reading import as_rows, cost_of, number
 from .scheduled import Passes, Scheduled
 
 __all__ = ["TAG", "VerlRows", "VerlSampler", "verl_reward"]
@@ -155,7 +155,7 @@ def observe_rows(desk: AnyDesk, extras: list[Any], scores: list[Any], masks: lis
     for group_id, places in rows.items():
         result = {**opened[group_id].tag(), "rewards": [number(scores[k]) for k in places]}
         if masks is not None:
-            result["cost"] = {"tokens": sum(number(masks[k]) or 0.0 for k in places)}
+            result["cost"] = cost_of(tokens=(masks[k] for k in places))
         results.append(result)
     if results:
         desk.observe(results)

@@ -22,6 +22,7 @@ from envsched_core.records import TaskSpec, Tool
 from .fields import TASK_FIELDS, Columns
 from .files import Source, decode, head_of, records
 from .messages import tools_from
+from .packed import opened
 from .values import name, names, parted, printable, prompt, restored
 
 __all__ = ["TEXT_LIMIT", "Catalogue", "Join", "Known", "known_task", "read_catalogue", "read_join"]
@@ -198,7 +199,8 @@ def _read_tools(path: Path) -> dict[str, tuple[Tool, ...]]:
     """A list of tool documents (or one on each line), or an object environment -> list, or -> object with `tools`."""
     if _existing(path).stat().st_size > RECORD_BYTES.now():
         raise LogFormatError(f"longer than {RECORD_BYTES.now():,} bytes, {RECORD_BYTES.remedy()}", file=str(path))
-    raw = path.read_bytes().removeprefix(b"\xef\xbb\xbf")
+    with opened(path) as stream:
+        raw = stream.read().removeprefix(b"\xef\xbb\xbf")
     try:
         value = decode(raw)
     except ValueError as error:

@@ -23,7 +23,7 @@ import msgspec
 from envsched_core.errors import LogFormatError
 
 from .base import ImportOptions, side_files
-from .files import Kind, Source, decode, head_of
+from .files import Kind, Source, decode, head_of, readable
 from .formats import format_of, reader_of
 from .packed import is_packed
 from .sources import files_below, natural_order
@@ -42,6 +42,7 @@ class Mark(msgspec.Struct):
 
     label: str
     path: str
+    """As text; one that is no UTF-8 is found again by its inode alone."""
     device: int
     inode: int
     offset: int = 0
@@ -179,7 +180,7 @@ class GrowingLog:
             before.mark.device, before.mark.inode = stat.st_dev, stat.st_ino
             by_inode[stat.st_dev, stat.st_ino] = before
             return
-        file = GrowingFile(path, Mark(self._label(label), str(path), stat.st_dev, stat.st_ino))
+        file = GrowingFile(path, Mark(self._label(readable(label)), readable(str(path)), stat.st_dev, stat.st_ino))
         self.files.append(file)
         by_inode[stat.st_dev, stat.st_ino] = file
 
@@ -214,7 +215,7 @@ class GrowingLog:
         if not (changed or final) or not self._known(file) or file.format is None:
             return None
         mark = file.mark
-        mark.path = str(file.path)
+        mark.path = readable(str(file.path))
         if file.whole:
             if not changed:
                 return None

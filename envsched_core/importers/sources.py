@@ -168,6 +168,8 @@ def _no_log(folder: Path, passed: Mapping[str, str], left: Left) -> LogFormatErr
         names = sorted(_below(folder, left.runs))
         what = "is a run folder" if folder in left.runs else f"holds only {_list(names, 'run folder')}"
         return LogFormatError(f"{what} that EnvSched wrote, no log", file=str(folder))
+    if folder in left.closed:
+        return LogFormatError("may not be read", file=str(folder))
     if left.closed and not passed:
         return LogFormatError(f"{_list(_below(folder, left.closed), 'folder')} may not be read", file=str(folder))
     said = [f"{_list(names)}" + (f": {why}" if why else " of no known format") for why, names in _by_reason(passed)]
