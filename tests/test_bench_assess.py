@@ -1,7 +1,9 @@
+from pathlib import Path
+
 import pytest
 
 from envsched_core.bench.assess import assess, assess_pool
-from envsched_core.errors import StoreError
+from envsched_core.errors import LogFormatError
 from envsched_core.importers import ImportOptions
 from envsched_core.records import Cost, GroupResult, TaskSpec
 from envsched_core.replay import RecordedPool, load_pool
@@ -105,8 +107,15 @@ def test_a_run_folder_and_the_same_answer_twice(imported_run):
 
 def test_a_folder_that_is_no_log_is_refused(tmp_path):
     (tmp_path / "run.json").write_text("{}")
-    with pytest.raises(StoreError):
+    with pytest.raises(LogFormatError, match="no log in this folder"):
         assess([tmp_path])
+
+
+def test_a_log_with_a_run_json_of_its_trainer_is_no_run_folder():
+    found, report = assess([Path(__file__).parent / "formats" / "prime_hosted"], seeds=1)
+    assert report is not None
+    assert report.formats == ("prime-hosted",)
+    assert found.groups == report.groups
 
 
 @pytest.mark.parametrize(

@@ -70,7 +70,7 @@ def put(value, path, new):
 
 
 @pytest.mark.parametrize("sample", SAMPLES)
-@settings(max_examples=15)
+@settings(max_examples=10)
 @given(data=st.data())
 def test_an_odd_value_anywhere_costs_rows_at_most(tmp_path_factory, sample, data):
     folder = tmp_path_factory.mktemp("odd") / "log"

@@ -127,3 +127,10 @@ def test_what_stands_beside_the_objects_of_an_array_is_counted(tmp_path):
     report = import_log([path]).report
     assert report.drop_reasons == {"not a JSON object": 3, "more behind the end of the array, which was not read": 1}
     assert report.kept == 2
+
+
+def test_a_followed_log_tells_why_rows_are_dropped(folder, tmp_path):
+    arguments = [folder / "a.jsonl", "--out", tmp_path / "run", "--format", "trl", "--at-end", "stop"]
+    found = CliRunner().invoke(app, ["follow", *map(str, arguments)])
+    assert "dropped rows: " in found.output
+    assert "4 rows, 4 dropped" in found.output

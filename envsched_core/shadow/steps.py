@@ -219,7 +219,9 @@ class Shadow:
                 mark, reached = part.file.mark, rows if part.file.whole else offset
                 fresh, mark.counted = reached > mark.counted, max(reached, mark.counted)
                 what = "dropped"
-                if not isinstance(item, Drop):
+                if isinstance(item, Drop):
+                    self._tell(f"dropped rows: {item.reason}")
+                else:
                     what = self._row(item, mark.label, Position(here, item.place.line - 1, rows - 1))
                 if fresh:  # not counted by an earlier process that left it waiting
                     self.counts.update(["rows", what] if what else ["rows"])
@@ -235,7 +237,8 @@ class Shadow:
             if not self._waiting.is_new(row, self._seen()):
                 return "late"
             self._waiting.add(row, file, position)
-        except RowError:
+        except RowError as error:
+            self._tell(f"dropped rows: {error}")
             return "dropped"
         return ""
 
