@@ -146,7 +146,7 @@ def import_(
     for line in report_lines(report):
         say(line)
     if not report.groups:
-        return say(f"written to {out}: tasks and their graph, nothing to replay; next: envsched dashboard {out.parent}")
+        return say(f"written to {out}: tasks and their graph, nothing to replay; next: envsched dashboard --runs {out.parent}")
     say(f"written to {out}; next: envsched replay {out} --out {out}-replay")
 
 
