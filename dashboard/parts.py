@@ -98,14 +98,18 @@ def whole_page() -> bool:
     return bool(st.session_state.get("whole"))
 
 
-def _when_seen(draw: Callable[[], None], *, key: str, height: int, alt: str) -> None:
-    """Draw when the place of it, so many pixels high, comes into view; alone, without the rest of the page."""
+def _when_seen(draw: Callable[[], None], *, key: str, height: int, alt: str, at_once: bool = False) -> None:
+    """Draw when the place of it, so many pixels high, comes into view; alone, without the rest of the page.
+
+    `at_once`: for the first table of a page that begins with charts. It costs less than they do, and so the reader has
+    something to read before the browser is busy with them.
+    """
 
     def drawn() -> None:
         if st.session_state.pop("acted", False):  # a click in here is a matter of the whole page
             st.rerun()
         seen = st.session_state.setdefault("seen", set())
-        if key in seen or whole_page():
+        if at_once or key in seen or whole_page():
             draw()
         else:
             in_view(key=f"{key}_place", height=height, alt=alt, on_seen=lambda: seen.add(key))
@@ -163,10 +167,10 @@ def twin(data: Table, *, key: str) -> None:
     st.fragment(draw, key=f"{key}_numbers")()
 
 
-def table(data: pd.DataFrame, *, key: str, columns: Columns | None = None) -> None:
+def table(data: pd.DataFrame, *, key: str, columns: Columns | None = None, at_once: bool = False) -> None:
     """A table of plain cells with a download of all its rows."""
     height = ROW * (min(len(data), USUAL_ROWS) + 2)
-    _when_seen(lambda: _table(data, key, columns), key=key, height=height, alt="Table")
+    _when_seen(lambda: _table(data, key, columns), key=key, height=height, alt="Table", at_once=at_once)
 
 
 def _table(data: pd.DataFrame, key: str, columns: Columns | None = None) -> None:

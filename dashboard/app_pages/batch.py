@@ -65,7 +65,8 @@ def _composition(table: pd.DataFrame, frame: Frame) -> None:
     shown = table.head(MOST_ENVS)
     if len(shown) < len(table):
         st.caption(words.size_note(len(shown), len(table), "environments, most picks first"))
-    parts.chart(charts.composition(shown), table, key="composition", alt="Picks by environment against quotas")
+    alt = "Picks by environment against quotas"
+    parts.chart(charts.composition(shown), table, key="composition", alt=alt)
 
 
 def _worth(run: Run, step: int, *, drawn: bool) -> None:
@@ -79,7 +80,8 @@ def _worth(run: Run, step: int, *, drawn: bool) -> None:
     st.markdown("**How every task of the pool ended**")
     counts = loading.outcome_counts(run, step)
     counts = counts.assign(outcome=[words.outcome(code) for code in counts["outcome"]])
-    parts.table(counts, key="outcome_counts", columns={"tasks": st.column_config.NumberColumn(format="localized")})
+    shown = {"tasks": st.column_config.NumberColumn(format="localized")}
+    parts.table(counts, key="outcome_counts", columns=shown, at_once=True)
 
 
 def _change(run: Run, step: int, frame: Frame) -> None:

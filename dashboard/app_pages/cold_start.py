@@ -106,7 +106,7 @@ def _states(run: Run, frame: Frame, picks: pd.DataFrame) -> None:
     table = loading.evidence_reached(run)
     shown = table.assign(evidence=[LEVELS[name] for name in table["evidence"]])
     parts.table(
-        shown, key="evidence_reached",
+        shown, key="evidence_reached", at_once=True,
         columns={
             "half": st.column_config.NumberColumn("half of the tasks by step"),
             "nine_tenths": st.column_config.NumberColumn("nine tenths by step"),

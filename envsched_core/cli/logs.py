@@ -146,7 +146,8 @@ def import_(
     for line in report_lines(report):
         say(line)
     if not report.groups:
-        return say(f"written to {out}: tasks and their graph, nothing to replay; next: envsched dashboard --runs {out.parent}")
+        say(f"written to {out}: tasks and their graph, nothing to replay")
+        return say(f"next: envsched dashboard --runs {out.parent}")
     say(f"written to {out}; next: envsched replay {out} --out {out}-replay")
 
 
