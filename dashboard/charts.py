@@ -279,7 +279,7 @@ def timeline(table: pd.DataFrame, chosen: int | None) -> go.Figure:
         hovertemplate="step %{x}: picked<extra></extra>",
     )  # fmt: skip
     seen = table[table["observed"].notna()]
-    symbols = ["circle" if mixed else "circle-open" for mixed in seen["mixed"].fillna(False)]
+    symbols = ["circle" if mixed else "circle-open" for mixed in seen["mixed"].eq(True)]
     figure.add_scatter(
         x=seen["step"], y=seen["observed"], mode="markers", name="observed variance (open: flat group)",
         marker={"symbol": symbols, "size": 11, "color": VERMILION, "line": {"width": 2}},

@@ -254,8 +254,8 @@ def errors_by_source(view: RunView, *, draws_only: bool = False) -> pd.DataFrame
     had nothing to be learned from.
     """
     kinds = """
-        SELECT candidate, CASE WHEN d.scored > 0 THEN s.source ELSE 'global' END source
-        FROM (SELECT candidate, arg_max(source, share) source FROM shares GROUP BY candidate) s
+        SELECT candidate, CASE WHEN d.scored > 0 THEN s.source ELSE 'global' END AS source
+        FROM (SELECT candidate, arg_max(source, share) AS source FROM shares GROUP BY candidate) s
         JOIN candidates USING (candidate) JOIN (SELECT decision, scored FROM decisions) d USING (decision)"""
     return _errors(view, kinds, "source", list(reversed(SOURCE_WORDS)), draws_only=draws_only)
 

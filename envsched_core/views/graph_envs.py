@@ -129,7 +129,7 @@ def _environments(
     texts = [part.astype({"env": object}) for part in (frame, seen, predicted)]
     frame = texts[0].merge(texts[1], on="env", how="left").merge(texts[2], on="env", how="left")
     for column in ("seen", "groups", "picks"):
-        frame[column] = frame[column].fillna(0).astype(int)
+        frame[column] = pd.to_numeric(frame[column]).fillna(0).astype(int)
     return frame
 
 

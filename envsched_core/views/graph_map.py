@@ -195,7 +195,7 @@ def neighbours(view: RunView, key: str, step: int | None) -> pd.DataFrame:
     frame = frame.merge(standing(view, step)[["node", "variance", "state", "outcome"]], on="node", how="left")
     frame = frame.astype({"env": object, "task": object})  # of no rows, pandas takes the names for numbers
     frame = frame.merge(observed(view, step), on=["env", "task"], how="left")
-    frame["groups"] = frame["groups"].fillna(0).astype(int)
+    frame["groups"] = pd.to_numeric(frame["groups"]).fillna(0).astype(int)
     return frame[["key", "env", "task", "relation", "weight", "parts", "groups", "variance", "state", "outcome"]]
 
 
@@ -374,7 +374,7 @@ def _map(
     )
     frame = frame.merge(standing(view, step), on="node", how="left").astype({"env": object, "task": object})
     frame = frame.merge(observed(view, step), on=["env", "task"], how="left")
-    frame["groups"] = frame["groups"].fillna(0).astype(int)
+    frame["groups"] = pd.to_numeric(frame["groups"]).fillna(0).astype(int)
     return GraphMap(
         frame, edges.reset_index(drop=True), graph.version if graph else 0, totals.nodes, *totals.total, *totals.heavy,
         totals.heaviest,
