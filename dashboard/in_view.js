@@ -1,9 +1,10 @@
 // Tells that the place is in view, or will be after a little more scrolling. What was told last is drawn before the
 // next place tells: two at once would cut each other's drawing short. Who gets no answer tells again.
-const PATIENCE_MS = 2500;
+const PATIENCE_MS = 1500;
 const line = (window.envschedInView ||= { waiting: [], told: null });
 
 function next() {
+  line.waiting = line.waiting.filter((one) => one.place.isConnected);
   if (line.told || !line.waiting.length) return;
   const one = (line.told = line.waiting.shift());
   one.tell();
@@ -26,7 +27,8 @@ export default function ({ data, parentElement, setTriggerValue }) {
   place.style.height = data.height + "px";
   place.setAttribute("role", "img");
   place.setAttribute("aria-label", data.alt);
-  const one = { tell: () => setTriggerValue("seen", true), timer: 0 };
+  line.waiting = line.waiting.filter((other) => other.place !== place);
+  const one = { place, tell: () => setTriggerValue("seen", true), timer: 0 };
   const watch = new IntersectionObserver((found) => {
     if (!found.some((entry) => entry.isIntersecting)) return;
     watch.disconnect();

@@ -19,4 +19,5 @@ _COMPONENT = st.components.v2.component(
 
 def in_view(*, key: str, height: int, alt: str, on_seen: Callable[[], None]) -> None:
     """An empty place of `height` pixels; `on_seen` is called once, when it is, or nearly is, in view."""
-    _COMPONENT(key=key, data={"height": height, "alt": alt}, on_seen_change=on_seen)
+    with st.container(key=key):  # a component has no class of its key in the page
+        _COMPONENT(key=f"{key}_watch", data={"height": height, "alt": alt}, on_seen_change=on_seen)

@@ -39,6 +39,12 @@ KNOWN = ("_stcore/health", "_stcore/host-config")
 """Streamlit probes these under the page's own path on a deep link; they answer 404."""
 MENU = {"compare": "Compare & what-if"}
 """Names in the menu that are not the page's title."""
+REACHED = """key => {
+    const drawn = document.querySelector(`.st-key-${key}`);
+    (drawn || document.querySelector(`.st-key-${key}_place`))?.scrollIntoView({block: "center"});
+    return Boolean(drawn);
+}"""
+"""Scrolls to a chart or table until it stands there: its place goes away when it is drawn."""
 BACKGROUND = "() => getComputedStyle(document.querySelector('[data-testid=stApp]')).backgroundColor"
 
 
@@ -110,9 +116,8 @@ class Watch:
 
     def reach(self, key: str) -> playwright.Locator:
         """A chart or table by its key, scrolled to: it is drawn when it comes into view."""
-        self.page.locator(f".st-key-{key}, .st-key-{key}_place").first.scroll_into_view_if_needed(timeout=15_000)
+        self.page.wait_for_function(REACHED, arg=key, timeout=30_000)
         drawn = self.page.locator(f".st-key-{key}")
-        expect(drawn).to_be_visible(timeout=15_000)
         self.settle()
         drawn.scroll_into_view_if_needed()
         return drawn

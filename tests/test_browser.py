@@ -50,11 +50,11 @@ def test_a_row_opens_its_decision(site, watch):
 def test_a_cell_opens_its_environment_at_its_step_and_back_undoes_it(site, watch):
     page = watch.open(site.url("variance?run=demo"), "Variance")
     before = page.url
-    cells = page.locator(".st-key-grid_predicted canvas")
+    cells = page.locator(".cells")
     expect(cells).to_be_visible()
     x, y = cells.evaluate(FIRST_CELL)
     cells.hover(position={"x": x, "y": y})
-    expect(page.locator(".st-key-grid_predicted .tip")).to_contain_text("predicted variance 0.")
+    expect(page.locator(".frame .tip")).to_contain_text("predicted variance 0.")
     cells.click(position={"x": x, "y": y})
     page.wait_for_url("**/variance?*step=0*", timeout=15_000)
     watch.settle()

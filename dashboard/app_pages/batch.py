@@ -150,7 +150,7 @@ def _readable(table: pd.DataFrame) -> pd.DataFrame:
     reasons = [words.reason(code, details) for code, details in zip(table["outcome"], table["details"], strict=True)]
     came = [
         "mixed" if mixed else "flat" if ended == "observed" else ended
-        for ended, mixed in zip(table["ended"].fillna(""), table["mixed"].fillna(False), strict=True)
+        for ended, mixed in zip(table["ended"].fillna(""), table["mixed"].astype("boolean").fillna(False), strict=True)
     ]
     return pd.DataFrame(
         {
