@@ -50,7 +50,7 @@ def harmless(watched: Watch) -> None:
 
 
 def opened(site: Site, watched: Watch, page: str, run: str, **link: str) -> None:
-    asked = "&".join(f"{key}={quote(value, safe='')}" for key, value in {"run": run, "step": "1", **link}.items())
+    asked = "&".join(f"{key}={quote(value, safe='')}" for key, value in {"run": run, "step": "1", "whole": "true", **link}.items())
     watched.open(site.url(f"{page}?{asked}"), PAGES[page])
 
 
