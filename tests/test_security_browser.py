@@ -50,7 +50,8 @@ def harmless(watched: Watch) -> None:
 
 
 def opened(site: Site, watched: Watch, page: str, run: str, **link: str) -> None:
-    asked = "&".join(f"{key}={quote(value, safe='')}" for key, value in {"run": run, "step": "1", "whole": "true", **link}.items())
+    values = {"run": run, "step": "1", "whole": "true", **link}
+    asked = "&".join(f"{key}={quote(value, safe='')}" for key, value in values.items())
     watched.open(site.url(f"{page}?{asked}"), PAGES[page])
 
 

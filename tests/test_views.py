@@ -144,7 +144,8 @@ def test_a_poll_without_news_is_quick(view):
 
 def test_terms_sum_to_the_score_and_shares_to_one(view):
     terms = view.query(
-        "SELECT abs(any_value(score) - sum(value)) AS off FROM candidates JOIN terms USING (candidate) GROUP BY candidate"
+        "SELECT abs(any_value(score) - sum(value)) AS off FROM candidates JOIN terms USING (candidate) "
+        "GROUP BY candidate"
     )
     shares = view.query("SELECT sum(share) whole FROM shares GROUP BY candidate")
     assert terms["off"].max() < 1e-8
