@@ -107,7 +107,8 @@ def manifest_bytes(run: Path) -> bytes:
         with kept_inside(run, MANIFEST).open("rb") as file:
             data = file.read((most := MANIFEST_BYTES.now()) + 1)
     except OSError as error:
-        advice = "; `envsched import LOG --out RUN` makes one of a log" if run.exists() else ""
+        there = isinstance(error, FileNotFoundError | NotADirectoryError) and run.exists()
+        advice = "; `envsched import LOG --out RUN` makes one of a log" if there else ""
         raise StoreError(f"{run} is no run folder (no readable {MANIFEST}): {error.strerror}{advice}") from error
     if len(data) > most:
         raise DamagedError(f"{run / MANIFEST} is longer than {most:,} bytes, {MANIFEST_BYTES.remedy()}")
