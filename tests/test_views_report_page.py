@@ -253,6 +253,6 @@ def test_the_template_travels_with_the_package():
     project = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))
     patterns = project["tool"]["setuptools"]["package-data"]["envsched_core"]
     for name in ("views/report.html", "views/report.css"):
-        assert (root / "envsched_core" / name).is_file()
+        assert Path(views.__file__).with_name(Path(name).name).is_file()
         assert any(fnmatch(name, pattern) for pattern in patterns)
     assert any(one.startswith("jinja2") for one in project["project"]["optional-dependencies"]["dashboard"])
