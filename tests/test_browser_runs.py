@@ -60,11 +60,12 @@ def test_every_page_in_both_colours(site, browser, run):
         watched.go(path)
         if run == "growing":
             grow(site.runs / run, number)
-        expect(page.get_by_test_id("stSidebar").get_by_text(STATES[run], exact=True)).to_be_visible()
+        state = page.get_by_test_id("stSidebar").get_by_text(STATES[run], exact=True)
+        expect(state).to_be_visible(timeout=20_000)  # the next tick reads what was just written
         watched.colours("light" if number % 2 else "dark")
         watched.settle()
         if run == "damaged":
-            expect(page.get_by_text("of the run could not be read").first).to_be_visible()
+            expect(page.get_by_text("of the run could not be read").first).to_be_visible(timeout=20_000)
         sound(watched)
     watched.page.close()
 
