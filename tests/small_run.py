@@ -10,6 +10,7 @@ from envsched_core.config import Config
 from envsched_core.records import Cost, GroupResult, Message, Place, Rollout, TaskSpec, Tool, ToolCall
 from envsched_core.scheduler import EnvSched
 from envsched_core.store import RunWriter, new_manifest
+from envsched_core.views import RunView
 
 HOSTILE = "<script>alert(1)</script> **bold** $x^2$ :material/bug_report: =1+1"
 """Text of the first task: nothing of it may ever be rendered."""
@@ -24,6 +25,13 @@ def catalogue(envs: int = 4, tasks: int = 12) -> list[TaskSpec]:
             calls = ("search_flights",) * (1 + t % 3) + ("book_flight",)
             out.append(TaskSpec(f"env{e}", f"task-{t}", text, TOOLS, ("flights",), "checks", calls, draws=2))
     return out
+
+
+def opened(path: Path) -> RunView:
+    """A run with all its events read."""
+    view = RunView(path)
+    view.poll()
+    return view
 
 
 def simulated(env: str, task: str, step: int, number: int, offsets: tuple[int, ...] = ()) -> GroupResult:

@@ -9,12 +9,11 @@ from pathlib import Path
 import pandas as pd
 import pytest
 from page_runs import app, shown_page, sound
-from small_run import write_log, write_run
+from small_run import opened, write_log, write_run
 
 from envsched_core import views
 from envsched_core.replay.walk import Walk
 from envsched_core.store import RunWriter
-from envsched_core.views.run_view import RunView
 
 pytest.importorskip("streamlit")
 parts = pytest.importorskip("envsched_dashboard.parts")
@@ -44,12 +43,6 @@ def page(runs: Path, monkeypatch: pytest.MonkeyPatch, **link: str) -> AppTest:
 
 def shown(test: AppTest) -> str:
     return "\n".join(element.value for element in (*test.text, *test.subheader, *test.caption, *test.markdown))
-
-
-def opened(path: Path) -> RunView:
-    view = RunView(path)
-    view.poll()
-    return view
 
 
 # ---------------------------------------------------------------------- two runs

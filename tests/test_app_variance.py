@@ -6,10 +6,9 @@ import numpy as np
 import pandas as pd
 import pytest
 from page_runs import app, shown_page, write_runs
-from small_run import write_run
+from small_run import opened, write_run
 
 from envsched_core import views
-from envsched_core.views.run_view import RunView
 
 pytest.importorskip("streamlit")
 parts = pytest.importorskip("envsched_dashboard.parts")
@@ -33,12 +32,6 @@ def runs(tmp_path_factory) -> Path:
 
 def visit(runs: Path, monkeypatch: pytest.MonkeyPatch, **values: object) -> AppTest:
     return shown_page(app(runs, monkeypatch), "variance", **values)
-
-
-def opened(path: Path) -> RunView:
-    view = RunView(path)
-    view.poll()
-    return view
 
 
 def captions(test: AppTest) -> str:

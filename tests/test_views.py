@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from small_run import write_log, write_run
+from small_run import opened, write_log, write_run
 
 from envsched_core import views
 from envsched_core.errors import StoreError, UnknownTaskError
@@ -36,12 +36,6 @@ def copy(run, tmp_path) -> Path:
 
 def segment(run: Path) -> Path:
     return run / "events" / "seg-000000.jsonl"
-
-
-def opened(path: Path) -> RunView:
-    view = RunView(path)
-    view.poll()
-    return view
 
 
 def test_summary_equals_a_direct_count(run, view):

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from small_run import catalogue, write_log, write_run
+from small_run import catalogue, opened, write_log, write_run
 
 from envsched_core import views
 from envsched_core.records import EVIDENCE_STATES, Decision, GroupResult
@@ -34,12 +34,6 @@ def bare(run, tmp_path_factory) -> RunView:
     copy = Path(shutil.copytree(run, tmp_path_factory.mktemp("bare") / "demo"))
     shutil.rmtree(copy / "scores")
     return opened(copy)
-
-
-def opened(path: Path) -> RunView:
-    view = RunView(path)
-    view.poll()
-    return view
 
 
 def decisions(run: Path) -> list[Decision]:

@@ -2,22 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pandas as pd
 import pytest
-from small_run import write_log, write_run
+from small_run import opened, write_log, write_run
 
 from envsched_core import views
 from envsched_core.evaluate import paired_bootstrap, ratio_bootstrap
 from envsched_core.views.run_view import RunView
-
-
-def opened(path: Path) -> RunView:
-    view = RunView(path)
-    view.poll()
-    return view
 
 
 @pytest.fixture(scope="module")

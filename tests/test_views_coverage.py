@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from small_run import catalogue, write_log, write_run
+from small_run import catalogue, opened, write_log, write_run
 
 from envsched_core import views
 from envsched_core.evaluate import effective_number, gini
@@ -16,12 +16,6 @@ from envsched_core.store import RunReader, RunWriter, new_manifest
 from envsched_core.views import coverage_balance
 from envsched_core.views.run_view import RunView
 from envsched_core.views.trends import uniform_coverage
-
-
-def opened(path: Path) -> RunView:
-    view = RunView(path)
-    view.poll()
-    return view
 
 
 @pytest.fixture(scope="module")

@@ -1,14 +1,12 @@
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 from graph_runs import HOSTILE_ENVS, write_hostile_run
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import sparse
-from small_run import write_log, write_run
+from small_run import opened, write_log, write_run
 
 from envsched_core import views
 from envsched_core.config import Config
@@ -18,12 +16,6 @@ from envsched_core.views.graph_edges import RELATIONS, Wanted, edge_table
 from envsched_core.views.graph_rings import rings
 from envsched_core.views.layout import disc, layout
 from envsched_core.views.run_view import RunView
-
-
-def opened(path: Path) -> RunView:
-    view = RunView(path)
-    view.poll()
-    return view
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from small_run import catalogue, write_log, write_run
+from small_run import catalogue, opened, write_log, write_run
 from store_runs import decision
 
 from envsched_core import views
@@ -15,7 +15,6 @@ from envsched_core.records import Event, GroupResult
 from envsched_core.store import RunWriter, new_manifest
 from envsched_core.views.log_check import counted
 from envsched_core.views.pick_ends import PickEnds
-from envsched_core.views.run_view import RunView
 
 SEGMENT = "events/seg-000000.jsonl"
 
@@ -28,12 +27,6 @@ def run(tmp_path_factory) -> Path:
 @pytest.fixture
 def copy(run, tmp_path) -> Path:
     return Path(shutil.copytree(run, tmp_path / "copy"))
-
-
-def opened(path: Path) -> RunView:
-    view = RunView(path)
-    view.poll()
-    return view
 
 
 def status(found: views.LogCheck) -> dict[str, str]:

@@ -7,7 +7,7 @@ import msgspec
 import numpy as np
 import pytest
 from shadow_runs import Following, append, lines, rows
-from small_run import catalogue, write_log, write_run
+from small_run import catalogue, opened, write_log, write_run
 
 from envsched_core import views
 from envsched_core.errors import StoreError
@@ -31,12 +31,6 @@ def view(run) -> RunView:
 @pytest.fixture
 def copy(run, tmp_path) -> Path:
     return Path(shutil.copytree(run, tmp_path / "copy"))
-
-
-def opened(path: Path) -> RunView:
-    view = RunView(path)
-    view.poll()
-    return view
 
 
 def test_facts_of_a_sound_run(view, run):

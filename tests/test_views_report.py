@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from small_run import catalogue, simulated, write_log, write_run
+from small_run import catalogue, opened, simulated, write_log, write_run
 
 from envsched_core import views
 from envsched_core.baselines import make_scheduler
@@ -27,12 +27,6 @@ IMPORTED = ImportReport(
     rewards=(), kept_only=False, warning="", prompt_conflicts=0, first_conflicts=(), answer_conflicts=0,
     changed_prompts=0, repeats=0, steps=None, policy_versions=0, notes=(),
 )  # fmt: skip
-
-
-def opened(path: Path) -> RunView:
-    view = RunView(path)
-    view.poll()
-    return view
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ from xml.etree import ElementTree
 import msgspec
 import pandas as pd
 import pytest
-from small_run import simulated, write_log, write_run
+from small_run import opened, simulated, write_log, write_run
 
 from envsched_core import views
 from envsched_core.cli import reporting
@@ -21,7 +21,7 @@ from envsched_core.config import Config
 from envsched_core.records import TaskSpec, Tool
 from envsched_core.scheduler import EnvSched
 from envsched_core.store import RunWriter, new_manifest
-from envsched_core.views import RunView, report_print
+from envsched_core.views import report_print
 
 report_page = pytest.importorskip("envsched_core.views.report_page")
 
@@ -56,12 +56,6 @@ class Elements(HTMLParser):
 
     def handle_data(self, data):
         self.texts.append(data)
-
-
-def opened(path: Path) -> RunView:
-    view = RunView(path)
-    view.poll()
-    return view
 
 
 def hostile_run(path: Path) -> Path:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
-from small_run import write_log, write_run
+from small_run import opened, write_log, write_run
 
 from envsched_core import views
 from envsched_core.evaluate import spearman
@@ -16,12 +16,6 @@ from envsched_core.store import RunReader
 from envsched_core.views import report_facts
 from envsched_core.views.run_view import RunView
 from envsched_core.views.variance_truth import FEWEST_GROUPS, group_chances, group_interval
-
-
-def opened(path: Path) -> RunView:
-    view = RunView(path)
-    view.poll()
-    return view
 
 
 @pytest.fixture(scope="module")

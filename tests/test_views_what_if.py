@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pytest
-from small_run import write_log, write_run
+from small_run import opened, write_log, write_run
 
 from envsched_core import views
 from envsched_core.config import Config
@@ -16,12 +14,6 @@ from envsched_core.replay.walk import Walk
 from envsched_core.views.run_view import RunView
 
 CHANGES = {"weight_task": 0.0, "max_shares": {"env1": 0.0}}
-
-
-def opened(path: Path) -> RunView:
-    view = RunView(path)
-    view.poll()
-    return view
 
 
 @pytest.fixture(scope="module")
