@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from envsched_core.importers import ImportOptions, import_run
+from envsched_core.importers import ImportOptions, import_run, list_formats
 
 GROUP = 8
 WORDS = "order refund ticket flight seat price total customer agent please cancel change confirm status number".split()
@@ -138,6 +138,7 @@ def measure(kind: str, path: Path, keep: bool) -> None:
     """Import a file once and print the speed; run in a process of its own, for its memory."""
     env = "bench" if kind == "verl" else None
     out = path.with_name("run")
+    list_formats()  # the readers are loaded once, however large the log is
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     begin, used = time.perf_counter(), time.process_time()
     report = import_run([path], out, ImportOptions(env=env, keep_rollouts=keep))

@@ -15,6 +15,7 @@ from envsched_core.bench.pool import PoolPlan, PoolReport, run_pool, write_pool
 from envsched_core.bench.pool_scores import PoolScore
 from envsched_core.bench.predict import PredictPlan, PredictReport, predictors_of, run_predict, write_predict
 from envsched_core.bench.predict_scores import PredictScore, TruthScore
+from envsched_core.importers.wording import counted
 
 from .closed_loop import bench
 from .output import ConfigFile, Json, SetOption, bar, number, print_json, say, settings_from, table
@@ -75,7 +76,7 @@ def _print_pool(report: PoolReport) -> None:
     shares = [[name, *(_mark(report.per_run[run].schedulers[name]) for run in names)] for name in whole]
     table([["", *names], *shares])
     for name, run in report.per_run.items():
-        size = f"{run.groups:,} groups of {run.tasks:,} tasks in {run.environments} environments"
+        size = _size(run.groups, run.tasks, run.environments)
         say(f"{name}: {size}; {run.steps} steps of {run.batch_size}")
         for note in run.notes:
             say(f"  {note}")
@@ -111,6 +112,10 @@ def _pool_rows(scores: Mapping[str, PoolScore]) -> list[list[str]]:
         ]
         rows.append([name, *cells])
     return rows
+
+
+def _size(groups: int, tasks: int, environments: int) -> str:
+    return f"{counted(groups, 'group')} of {counted(tasks, 'task')} in {counted(environments, 'environment')}"
 
 
 def _span(three: tuple[float, float, float], digits: int = 3) -> str:
@@ -183,7 +188,7 @@ def _print_predict(report: PredictReport) -> None:
         table([[*head, "vs empirical-bayes"], *rows])
     say()
     for name, run in report.per_run.items():
-        size = f"{run.groups:,} groups of {run.tasks:,} tasks in {run.environments} environments"
+        size = _size(run.groups, run.tasks, run.environments)
         say(f"{name}: {size}; {run.order}")
         parts = [part for part in ("unseen", "seen") if any(part in found for found in run.schedulers.values())]
         rows = [[who, *(number(found[part].spearman) for part in parts)] for who, found in run.schedulers.items()]

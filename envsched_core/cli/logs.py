@@ -20,9 +20,10 @@ from envsched_core.importers import (
     list_formats,
     report_lines,
 )
+from envsched_core.importers.wording import counted
 from envsched_core.store import Manifest, list_runs
 
-from .output import Json, bar, number, print_json, say, table
+from .output import Json, bar, print_json, say, table
 
 __all__ = ["Env", "EnvRule", "Format", "JoinFile", "Map", "Reward", "Tasks", "Tools", "add_to", "options_from"]
 
@@ -195,12 +196,12 @@ def _print_assessment(found: Assessment) -> None:
     say(found.sentence)
     say()
     sizes = {
-        "rollouts": found.rollouts,
-        "groups": found.groups,
-        "tasks": found.tasks,
-        "environments": found.environments,
+        "rollout": found.rollouts,
+        "group": found.groups,
+        "task": found.tasks,
+        "environment": found.environments,
     }
-    say(", ".join(f"{number(size)} {name}" for name, size in sizes.items()))
+    say(", ".join(counted(size, noun) for noun, size in sizes.items()))
     if found.comparable_groups:
         low, high = found.flat.low, found.flat.high
         say(f"rollouts in groups with equal rewards: {found.flat.mean:.1%} (95 % interval {low:.1%} to {high:.1%})")

@@ -9,6 +9,8 @@ and has no row becomes a run folder with a catalogue, its graph and no group. A 
 task gives `Row`s with an empty `env` or `task`, and `as_rows` an `Identity` (identity.py), which fills them in by the
 user's rules: a mapped column, the join file, a pattern on prompt or path, `--env`, for the task a hash of its prompt.
 
+A reader may also have `read_in_blocks` (blocks.py), which gives plain rows many at a time; the run is the same.
+
 `Head.kind` says how to read a file (files.py): `records(source, head.kind)` for lines, arrays, CSV, Parquet and a
 single object; `items_of(source, KEY)` for an array inside one large object. Nothing here opens a file.
 """
@@ -42,6 +44,7 @@ __all__ = [
     "as_listed",
     "as_rows",
     "side_files",
+    "step_of",
 ]
 
 Level = Literal["yes", "some", "no"]
@@ -241,7 +244,7 @@ def as_rows(
     `identify` (an `Identity`) is given every row with its record, to name environment and task by the user's rules.
     A row without a step has that of its folder, where the log's folders are named so (``step_12``).
     """
-    label, step = source.label, _step_of(source.label)
+    label, step = source.label, step_of(source.label)
     for line, value, problem, mark, mended in records:
         if problem:
             yield Drop(label, line, problem)
@@ -299,7 +302,7 @@ def _name(row: Row, mended: tuple[tuple[str, str], ...]) -> None:
             row.changed = (*row.changed, (value.given, str(value)))
 
 
-def _step_of(label: str) -> int | None:
+def step_of(label: str) -> int | None:
     """The step in the name of a folder inside the log."""
     found = STEP_FOLDER.findall(label)
     return int(found[-1]) if found else None

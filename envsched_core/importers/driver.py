@@ -6,6 +6,7 @@ import hashlib
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from itertools import groupby, islice
 from pathlib import Path
 from typing import Any
@@ -19,10 +20,11 @@ from envsched_core.records import GroupResult, Rollout, TaskSpec
 from envsched_core.store import RunWriter, new_manifest
 
 from .base import Context, Drop, ImportOptions, Listed, Notes, Row, RowError
+from .blocks import Block, block_rollouts
 from .catalogue import read_catalogue, read_join
 from .fields import checked_mapping
 from .files import Source
-from .formats import reader_of
+from .formats import read_in_blocks
 from .grouping import Groups, Joined
 from .report import Facts, ImportReport, Tally, build_report, changed_names, several_policies
 from .sources import Input, find_inputs
@@ -32,6 +34,9 @@ __all__ = ["Imported", "Progress", "Sink", "import_log", "import_run", "rollouts
 
 Progress = Callable[[int, int], None]
 """Called now and then with the bytes read and the bytes in all."""
+
+Kept = Callable[[], Iterable[Rollout]]
+"""Makes the rollouts of a row, or of a block of rows, that found its group."""
 
 Sink = Callable[[Iterable[Rollout]], list[int]]
 """Keeps rollouts, which it draws one by one, and returns the byte offset of each."""
@@ -75,32 +80,23 @@ class _Reading:
         self.changed: dict[str, str] = {}
         """Names that had to be changed: as they are now -> as the log has them (its first characters)."""
 
-    def rows(self) -> Iterator[tuple[Row, Joined]]:
-        """Every usable row, once it has found its group."""
+    def rows(self) -> Iterator[Kept]:
+        """Every usable row or block of rows, once it has found its group."""
         total = sum(item.source.size for item in self.inputs)
-        before, most = 0, ROWS.now()
+        before, most, told = 0, ROWS.now(), 0
         for source, format in self.inputs:
             for item in self._items(source, format):
                 if isinstance(item, Listed):
                     self.catalogue.add(item.task)
                     self.tally.listed += 1
                     continue
-                self.tally.rows += 1
+                self.tally.rows += len(item) if isinstance(item, Block) else 1
                 if self.tally.rows > most:
                     raise LogFormatError(f"more than {most:,} rows so far, {ROWS.remedy()}", file=source.label)
-                if self.progress is not None and self.tally.rows % ROWS_A_REPORT == 0:
+                if self.progress is not None and self.tally.rows - told >= ROWS_A_REPORT:
+                    told = self.tally.rows
                     self.progress(before + source.done, total)
-                if isinstance(item, Drop):
-                    self.tally.drop(item)
-                    continue
-                try:
-                    joined = self.groups.add(item)
-                except RowError as error:
-                    self.tally.drop(Drop(item.place.file, item.place.line, str(error)))
-                    continue
-                if item.changed:
-                    self._tell_changed(item)
-                yield item, joined
+                yield from self._joined(item)
             before += source.size
         if self.progress is not None:
             self.progress(total, total)
@@ -112,18 +108,40 @@ class _Reading:
         if part is not None and all(reward != reward for reward in self.groups.reward):  # all NaN
             raise LogFormatError(f"no row has a reward part or column '{part}'", file=self.inputs[0].source.label)
 
+    def _joined(self, item: Row | Block | Drop) -> Iterator[Kept]:
+        """What came of a row or block."""
+        if isinstance(item, Drop):
+            self.tally.drop(item)
+            return
+        if isinstance(item, Block):
+            joins = self.groups.add_block(item)
+            if joins is not None:
+                yield partial(block_rollouts, item, *joins)
+                return
+            for index in range(len(item)):
+                yield from self._joined(item.row(index))
+            return
+        try:
+            joined = self.groups.add(item)
+        except RowError as error:
+            self.tally.drop(Drop(item.place.file, item.place.line, str(error)))
+            return
+        if item.changed:
+            self._tell_changed(item)
+        yield partial(rollouts_of, item, joined)
+
     def _tell_changed(self, row: Row) -> None:
         for given, name in row.changed:
             self.changed.setdefault(name, given[: LONGEST_NAME + 1])
 
-    def _items(self, source: Source, format: str) -> Iterator[Row | Drop | Listed]:
+    def _items(self, source: Source, format: str) -> Iterator[Row | Block | Drop | Listed]:
         """What a reader finds in a file; one of a folder that it cannot read is passed over and told.
 
         Raises:
             LogFormatError: the file cannot be read, and was named itself or is the only one.
         """
         try:
-            yield from reader_of(format).read(source, self.context)
+            yield from read_in_blocks(format, source, self.context)
         except LogFormatError as error:
             if "/" not in source.label or len(self.inputs) == 1:
                 raise
@@ -132,8 +150,8 @@ class _Reading:
 
     def rollouts(self) -> Iterator[Rollout]:
         """Every rollout as the log told it."""
-        for row, joined in self.rows():
-            yield from rollouts_of(row, joined)
+        for kept in self.rows():
+            yield from kept()
 
     def tasks(self) -> list[TaskSpec]:
         """The catalogue: what the log showed, filled in from the task list and the tools file."""

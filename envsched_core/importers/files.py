@@ -12,7 +12,7 @@ import csv
 import mmap
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
@@ -30,11 +30,13 @@ from .packed import TORN, is_packed, opened, parquet_columns, parquet_rows, zip_
 __all__ = [
     "Head",
     "Kind",
+    "Numbered",
     "Record",
     "Source",
     "decode",
     "head_of",
     "items_of",
+    "json_lines",
     "members_of",
     "readable",
     "records",
@@ -51,6 +53,10 @@ SMALL = 2**16
 BEHIND = re.compile(rb"[\[\s,]*+\]\s*+\S")
 """The end of an array behind its last item, and more behind that."""
 NEXT_OBJECT = re.compile(rb"\s*+\}(\s*+)\{")
+
+
+Numbered = Iterable[tuple[int, bytes | None]]
+"""Lines with their numbers from 1 on; None for one that is too long."""
 
 
 class Record(NamedTuple):
@@ -119,6 +125,12 @@ class Source:
                     self.done = min(self.size, self.done + len(line))
                 yield number, None if too_long else line
 
+    def take(self, read: Callable[[int], bytes], size: int) -> bytes:
+        """What `read` of the open file gives next, at most `size` bytes."""
+        data = read(self._most(size))
+        self.done = min(self.size, self.done + len(data))
+        return data
+
     def too_long(self, line: int) -> Record:
         """What becomes of a record that is longer than `most`."""
         return Record(line, None, f"longer than {self.most:,} bytes, {RECORD_BYTES.remedy()}")
@@ -161,14 +173,16 @@ def typed_lines(source: Source, type: type[Any]) -> Iterator[Record]:
         except msgspec.ValidationError as error:
             return Record(line, None, f"not of this format: {error}")
 
-    return _json_lines(source, typed)
+    return json_lines(source, parse=typed)
 
 
-def _json_lines(source: Source, parse: Callable[[int, bytes], Record] = _record) -> Iterator[Record]:
-    """Objects of a JSON-lines file; blank lines are no rows."""
+def json_lines(
+    source: Source, lines: Numbered | None = None, parse: Callable[[int, bytes], Record] = _record
+) -> Iterator[Record]:
+    """Objects of a JSON-lines file, or of some of its lines; blank lines are no rows."""
     number = 0
     try:
-        for number, line in source.lines():
+        for number, line in source.lines() if lines is None else lines:
             if line is None:
                 yield source.too_long(number)
                 continue
@@ -302,7 +316,7 @@ def records(source: Source, kind: Kind, keep: frozenset[str] | None = None) -> I
     """Every record of a file of this kind; of Parquet only the columns in `keep`."""
     if kind == "parquet":
         return _parquet(source, keep)
-    readers = {"jsonl": _json_lines, "array": _array, "csv": _csv, "object": _object}
+    readers = {"jsonl": json_lines, "array": _array, "csv": _csv, "object": _object}
     if kind not in readers:
         raise LogFormatError(f"holds no rows that can be read one by one ({kind})", file=source.label)
     return readers[kind](source)

@@ -6,17 +6,19 @@ The order is that of sniffing: a format with telling keys stands before one that
 from __future__ import annotations
 
 import importlib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import cast
 
 from envsched_core.errors import ConfigError, LogFormatError
 
-from .base import Carries, ImportOptions, Reader
+from .base import Carries, Context, Drop, ImportOptions, Listed, Reader, Row
+from .blocks import Block, InBlocks
 from .fields import absent_column, checked_mapping
-from .files import Head, head_of
+from .files import Head, Source, head_of
 from .not_logs import why_no_log
 
-__all__ = ["FORMATS", "carried", "format_of", "list_formats", "reader_of", "sniff"]
+__all__ = ["FORMATS", "carried", "format_of", "list_formats", "read_in_blocks", "reader_of", "sniff"]
 
 FORMATS: dict[str, str] = {
     "traces": "verifiers_traces",
@@ -57,6 +59,12 @@ def reader_of(format: str) -> Reader:
     if format not in FORMATS:
         raise ConfigError(f"unknown format '{format}'; formats are {', '.join(FORMATS)}")
     return cast(Reader, importlib.import_module(f"{__package__}.{FORMATS[format]}"))
+
+
+def read_in_blocks(format: str, source: Source, context: Context) -> Iterator[Row | Drop | Listed | Block]:
+    """Every row of a file, in blocks where the reader of its format makes them."""
+    reader = reader_of(format)
+    return reader.read_in_blocks(source, context) if isinstance(reader, InBlocks) else reader.read(source, context)
 
 
 def list_formats() -> dict[str, str]:

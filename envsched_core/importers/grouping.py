@@ -14,22 +14,26 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from envsched_core.records import Cost, GroupResult, Place, TaskSpec, Tool, task_key
+from envsched_core.records import Cost, GroupResult, Place, TaskSpec, Tool, ToolCall, task_key
 
 from .base import Row, RowError
+from .blocks import Block
 from .catalogue import TEXT_LIMIT
 from .messages import assistant_turns
 
-__all__ = ["MAX_GROUP", "Groups", "Joined", "Order", "group_id_of"]
+__all__ = ["MAX_GROUP", "Groups", "Joined", "Joins", "Order", "group_id_of"]
 
 MAX_GROUP = 16_384
 """Rollouts of one group that are taken; more means that the group or step column was not found."""
 
+FULL = f"more than {MAX_GROUP:,} rollouts in one group: name the group or step with --map"
 NAN = float("nan")
 REMEMBERED = 8_192
 """Rows' keys whose group is remembered; rows of a group mostly stand together."""
 NO_STEP = np.iinfo(np.int64).max
 Ints = NDArray[np.int64]
+Key = tuple[str, str, str | None, int | None, str | None]
+"""Environment, task, group, step and policy version of a row."""
 
 
 class Joined(NamedTuple):
@@ -38,6 +42,14 @@ class Joined(NamedTuple):
     group_id: str
     first: int
     """0-based position in its group of the row's first rollout."""
+
+
+class Joins(NamedTuple):
+    """Where the rows of a block went."""
+
+    group_ids: list[str]
+    first: list[int]
+    """0-based position of each in its group."""
 
 
 class Order(NamedTuple):
@@ -86,7 +98,7 @@ class Groups:
         self.offset, self.mark, self.calls = array("q"), array("q"), array("i")
         # one entry a group
         self._ids: dict[str, int] = {}
-        self._recent: dict[tuple[Hashable, ...], tuple[str, int, int]] = {}
+        self._recent: dict[Key, tuple[str, int, int]] = {}
         """Key of a row -> id, number and task of its group, for the last groups."""
         self.task, self.policy, self.trained = array("i"), array("i"), array("b")
         self.step, self._prompt, self.count = array("q"), array("q"), array("i")
@@ -107,35 +119,101 @@ class Groups:
             RowError: its group is full.
         """
         key = (row.env, row.task, row.group, row.step, row.policy_version)
-        recent = self._recent.get(key)
-        group_id, group = recent[:2] if recent is not None else self._find(row)
-        first = self.count[group] if group >= 0 else 0
+        group_id, group, task = self._recent.get(key) or self._find(row, key)
+        first = self.count[group]
         if first + len(row.rewards) > MAX_GROUP:
-            raise RowError(f"more than {MAX_GROUP:,} rollouts in one group: name the group or step with --map")
-        prompt = hash(row.text) if row.text else 0
-        if recent is None:
-            task = self._task(row, prompt)
-        else:
-            task = recent[2]
-            if row.text or row.tools or not self.text_known[task]:
-                self._same_task(row, prompt, task)
-        if group < 0:
-            group = self._open(row, task, group_id, prompt)
-        if recent is None:
-            if len(self._recent) >= REMEMBERED:
-                self._recent.clear()
-            self._recent[key] = (group_id, group, task)
-        elsewhere = group != self._task_group[task]
-        if elsewhere and prompt and self._task_prompt[task] and prompt != self._task_prompt[task]:
-            self.changed_prompts.add(task)
-        self._join(row, group, prompt)
+            raise RowError(FULL)
+        if row.text or row.tools or row.answer or not self.text_known[task]:
+            self._told(row, group, task)
+        self._join(row, group)
         self._rollouts(row, group)
         return Joined(group_id, first)
 
-    def _find(self, row: Row) -> tuple[str, int]:
-        """Id and number of a row's group; -1 when it is new."""
+    def add_block(self, block: Block) -> Joins | None:
+        """Take in a block; None, its rows to be added one by one, when one of its groups may become full."""
+        keys = zip(block["env"], block["task"], block["group"], block["step"], block["policy_version"], strict=True)
+        recent = self._recent.get  # `_find` may clear it, but makes no new one
+        found = [recent(key) or self._find(block.row(index), key) for index, key in enumerate(keys)]
+        group_ids, groups, tasks = map(list, zip(*found, strict=True))
+        counts, first = self.count, []
+        if max(counts[group] for group in set(groups)) + len(block) > MAX_GROUP:
+            return None
+        for group in groups:
+            first.append(counts[group])
+            counts[group] += 1
+        if "text" in block.columns or "tools" in block.columns or not all(map(self.text_known.__getitem__, set(tasks))):
+            last = None
+            for index, told in enumerate(zip(groups, tasks, block["text"], block["tools"], strict=True)):
+                if told != last:
+                    self._told(block.row(index), *told[:2])
+                last = told
+        if "trained" in block.columns:
+            for group, trained in zip(groups, block["trained"], strict=True):
+                self.trained[group] = max(self.trained[group], -1 if trained is None else int(trained))
+        self._block_costs(block, groups)
+        self._block_rollouts(block, groups)
+        return Joins(group_ids, first)
+
+    def _block_costs(self, block: Block, groups: list[int]) -> None:
+        """Add the costs of a block's rows to their groups."""
+        turns, calls = block["turns"], block["tool_calls"]
+        if "messages" in block.columns:
+            both = zip(turns, block["messages"], strict=True)
+            turns = [assistant_turns(said) if n is None and said else n for n, said in both]
+        if "calls" in block.columns:
+            both = zip(calls, block["calls"], strict=True)
+            calls = [len(made) if n is None and made is not None else n for n, made in both]
+        rows = np.array(groups)
+        for column, amounts in zip(self.costs, (block["tokens"], block["seconds"], turns, calls), strict=True):
+            np.add.at(np.asarray(column), rows, np.array(amounts, dtype=float))  # None = NaN; one by one, in order
+
+    def _block_rollouts(self, block: Block, groups: list[int]) -> None:
+        """Add a block's rollouts to the columns."""
+        paths: dict[int, int] = {}  # calls are often the very same object
+        for calls in block["calls"]:
+            if id(calls) not in paths:
+                paths[id(calls)] = self._path(calls)
+        self.reward.frombytes(np.array(block.reward, dtype=float).tobytes())
+        self.group.extend(groups)
+        self.file.extend([self._files(block.file)] * len(block))
+        self.line.extend(block.line)
+        self.mark.extend(block["mark"])
+        self.calls.extend([paths[id(calls)] for calls in block["calls"]])
+
+    def _path(self, calls: tuple[ToolCall, ...] | None) -> int:
+        """The number of a sequence of calls; -1 where the log does not say."""
+        return -1 if calls is None else self._sequences(tuple([call.name for call in calls]))
+
+    def _find(self, row: Row, key: Key) -> tuple[str, int, int]:
+        """A row's group, opened if it is new: its id, its number, that of its task.
+
+        Raises:
+            RowError: it could only be full.
+        """
+        if len(row.rewards) > MAX_GROUP:
+            raise RowError(FULL)
+        prompt = hash(row.text) if row.text else 0
         group_id = group_id_of(row)
-        return group_id, self._ids.get(group_id, -1)
+        group = self._ids.get(group_id, -1)
+        task = self._task(row, prompt)
+        if group < 0:
+            group = self._open(row, task, group_id, prompt)
+        if len(self._recent) >= REMEMBERED:
+            self._recent.clear()
+        found = self._recent[key] = group_id, group, task
+        return found
+
+    def _told(self, row: Row, group: int, task: int) -> None:
+        """Whether a row agrees with its group and task on what was asked, and what it adds to the task."""
+        prompt = hash(row.text) if row.text else 0
+        self._same_task(row, prompt, task)
+        elsewhere = group != self._task_group[task]
+        if elsewhere and prompt and self._task_prompt[task] and prompt != self._task_prompt[task]:
+            self.changed_prompts.add(task)
+        if prompt and self._prompt[group] and prompt != self._prompt[group]:
+            self.conflict[group] = 1
+        elif row.answer and self.conflict[group] == 0 and hash(row.answer) != self._answer[group]:
+            self.conflict[group] = 2
 
     def ids(self, groups: Sequence[int]) -> list[str]:
         """Ids of some groups."""
@@ -200,15 +278,11 @@ class Groups:
             column.append(0.0)
         return group
 
-    def _join(self, row: Row, group: int, prompt: int) -> None:
+    def _join(self, row: Row, group: int) -> None:
         """Add a row's totals to its group; a cost that one row does not tell is unknown for the group."""
         self.count[group] += len(row.rewards)
         if row.trained is not None:
             self.trained[group] = max(self.trained[group], int(row.trained))
-        if prompt and self._prompt[group] and prompt != self._prompt[group]:
-            self.conflict[group] = 1
-        elif row.answer and self.conflict[group] == 0 and hash(row.answer) != self._answer[group]:
-            self.conflict[group] = 2
         turns, calls = row.turns, row.tool_calls
         if turns is None and row.messages:
             turns = assistant_turns(row.messages)
@@ -222,7 +296,7 @@ class Groups:
 
     def _rollouts(self, row: Row, group: int) -> None:
         """Add a row's rollouts to the columns."""
-        calls = -1 if row.calls is None else self._sequences(tuple([call.name for call in row.calls]))
+        calls = self._path(row.calls)
         file, line = self._files(row.place.file), row.place.line
         mark = row.mark
         for reward in row.rewards:
@@ -245,15 +319,13 @@ class Groups:
 
     def results(self, order: Order) -> Iterator[GroupResult]:
         """Every group by step, then in log order; groups without step come last."""
-        ids = list(self._ids)
-        starts = np.concatenate([[0], order.ends[:-1]]) if len(order.ends) else order.ends
-        files, policies = list(self._files.index), list(self._policies.index)
-        sequences = list(self._sequences.index)
+        ids, ends = list(self._ids), [*order.ends.tolist(), 0]  # the last stands before the first
+        names = list(self._files.index), list(self._policies.index), list(self._sequences.index)
         for group in np.argsort(np.asarray(self.step), kind="stable").tolist():
-            rows = order.rollouts[starts[group] : order.ends[group]].tolist()
-            yield self._result(ids[group], group, rows, (files, policies, sequences))
+            rows = order.rollouts[ends[group - 1] : ends[group]].tolist()
+            yield self._result(ids[group], group, rows, names)
 
-    def _result(self, group_id: str, group: int, rows: list[int], names: tuple[list[Hashable], ...]) -> GroupResult:
+    def _result(self, group_id: str, group: int, rows: list[int], names: tuple[list[Any], ...]) -> GroupResult:
         """One group as the rest of the project knows it."""
         files, policies, sequences = names
         rewards = tuple([reward for reward in _taken(self.reward, rows) if reward == reward])
@@ -262,7 +334,7 @@ class Groups:
         spec, step, trained = self.tasks[self.task[group]], self.step[group], self.trained[group]
         calls = _taken(self.calls, rows)
         paths = [sequences[call] if call >= 0 else () for call in calls] if max(calls) >= 0 else []
-        places = zip(_taken(self.file, rows), _taken(self.line, rows), strict=True)
+        places = map(Place, map(files.__getitem__, _taken(self.file, rows)), _taken(self.line, rows))
         return GroupResult(
             group_id,
             spec.env,
@@ -271,11 +343,11 @@ class Groups:
             step=None if step == NO_STEP else step,
             missing=missing,
             status=status,
-            policy_version=policies[self.policy[group]],  # type: ignore[arg-type]
+            policy_version=policies[self.policy[group]],
             trained=None if trained < 0 else bool(trained),
             cost=self._cost(group),
             calls=tuple(paths),
-            places=tuple([Place(str(files[file]), line) for file, line in places]),
+            places=tuple(places),
             offsets=tuple(_taken(self.offset, rows)) if self.offset else (),
         )
 

@@ -49,6 +49,8 @@ class Identity:
         self._rules = [(env, pattern) for env, pattern, path in compiled if not path]
         self._has_rules = bool(rules)
         self._by_prompt: dict[int, str] = {}
+        self._hashed = "", ""
+        """The last prompt whose hash named a task, and that hash."""
         self._plain = not (self._mapped or self._join or rules)
 
     def __call__(self, row: Row, record: Mapping[str, Any]) -> None:
@@ -120,7 +122,9 @@ class Identity:
         if not row.text:
             raise RowError("no task")
         self._notes.add(f"{self._label}: rows name no task; a hash of the prompt stands for it")
-        return hashed(row.text)
+        if row.text != self._hashed[0]:  # the rows of a group mostly stand together
+            self._hashed = row.text, hashed(row.text)
+        return self._hashed[1]
 
 
 def _compiled(pattern: str) -> re.Pattern[str]:

@@ -23,7 +23,7 @@ from .eval_archive import EvalArchive, opened_archive
 from .files import Head, Record, Source, items_of, members_of
 from .identity import Identity
 from .messages import calls_of, messages_from, tools_from
-from .values import name, number, plausible, prompt, text
+from .values import name, number, plausible, printable, prompt, text
 
 __all__ = ["ABOUT", "CARRIES", "COMPANIONS", "NEEDS", "claims", "read"]
 
@@ -182,7 +182,7 @@ class _Evaluation:
 
     def say(self, sentence: str) -> None:
         """Put a remark into the report."""
-        self.context.notes.add(f"{self.label}: {sentence}")
+        self.context.notes.add(f"{self.label}: {printable(sentence)}")
 
     def row(self, sample: Mapping[str, Any], place: Place, mark: int) -> Row:
         """One sample in one epoch."""

@@ -24,13 +24,11 @@ SCHEMAS = ("parameters", "input_schema", "inputSchema")
 def calls_from(value: Any) -> tuple[ToolCall, ...]:
     """Tool calls in order; what is no call is left out."""
     value = structured(value)
-    if isinstance(value, str):
-        return tuple(ToolCall(name) for name in names(value))
-    if not isinstance(value, LISTS):
-        return ()
-    if value and set(map(type, value)) == {str}:
-        return _spelled(tuple(value))
-    return tuple(call for call in map(_call, value) if call is not None)
+    if isinstance(value, LISTS):
+        if value and set(map(type, value)) == {str}:
+            return _spelled(tuple(value))
+        return tuple(call for call in map(_call, value) if call is not None)
+    return tuple(ToolCall(name) for name in names(value)) if isinstance(value, str) else ()
 
 
 @lru_cache(maxsize=4096)  # the same few paths come again and again

@@ -14,8 +14,9 @@ from envsched_core.errors import LogFormatError
 from envsched_core.records import Place
 
 from .base import Carries, Context, Drop, ImportOptions, Row, RowError, as_rows
+from .blocks import Block, Work, lines_of, shape_of
 from .fields import FIELDS, Columns, absent_column, checked_mapping
-from .files import Head, Source, head_of, records
+from .files import Head, Source, head_of, json_lines, records
 from .identity import Identity
 from .messages import calls_from, calls_of, messages_from, tools_from
 from .values import (
@@ -35,7 +36,7 @@ from .values import (
     whole,
 )
 
-__all__ = ["ABOUT", "CARRIES", "COMPANIONS", "NEEDS", "claims", "read"]
+__all__ = ["ABOUT", "CARRIES", "COMPANIONS", "NEEDS", "claims", "read", "read_in_blocks"]
 
 ABOUT = "CSV, Parquet, JSON lines or a JSON array with environment, task and reward (--map names other columns)"
 CARRIES = Carries(
@@ -82,6 +83,14 @@ LAYOUTS = 10_000
 """Sets of keys that are remembered; a log whose every row has other keys must not fill the memory."""
 
 
+def ended(error: Any, status: Any) -> tuple[str, bool]:
+    """The status of a rollout, and whether it failed, by what stands in those two columns."""
+    if is_missing(error) or flag(error) is False or error in ({}, []):
+        said = "" if is_missing(status) else str(status)
+        return said, said.strip().lower() in FAILED
+    return str(error), True
+
+
 class _Layout:
     """How to read records with the same keys."""
 
@@ -113,14 +122,28 @@ def _has_reward(columns: Columns, options: ImportOptions) -> bool:
 
 def read(source: Source, context: Context) -> Iterator[Row | Drop]:
     """Every row of a table."""
-    head = head_of(source.path)
     table = _Table(context)
-    table.check(head, source)
-    if head.doubled:
-        named = printable(", ".join(head.doubled))
-        context.notes.add(f"{source.label}: columns named more than once, of which the last is read: {named}")
+    head = table.head(source)
     found = records(source, head.kind, table.used(head.keys))
     yield from as_rows(found, source, table.row, Identity(source, context))
+    table.remark(source)
+
+
+def read_in_blocks(source: Source, context: Context) -> Iterator[Row | Drop | Block]:
+    """Every row of a table, in blocks as far as its lines are plain."""
+    shape = shape_of(source, head_of(source.path), context, Work(SIMPLE, ended))
+    if shape is None:
+        yield from read(source, context)
+        return
+    table, identity = _Table(context), Identity(source, context)
+    table.head(source)
+    for lines in lines_of(source):
+        for part, block in shape.parts(lines):
+            if block is not None:
+                table.failed += block.failed
+                yield block
+            else:
+                yield from as_rows(json_lines(source, part), source, table.row, identity)
     table.remark(source)
 
 
@@ -154,12 +177,20 @@ class _Table:
             used |= {self.join.column, self.join.column.partition(".")[0]}
         return frozenset(column for column in used if column is not None)
 
-    def check(self, head: Head, source: Source) -> None:
-        """Refuse a table in which a needed column is not found.
+    def head(self, source: Source) -> Head:
+        """How a table begins.
 
         Raises:
-            LogFormatError: with the columns there are and the remedy.
+            LogFormatError: a needed column is not found; with the columns there are and the remedy.
         """
+        head = head_of(source.path)
+        self._check(head, source)
+        if head.doubled:
+            named = printable(", ".join(head.doubled))
+            self.notes.add(f"{source.label}: columns named more than once, of which the last is read: {named}")
+        return head
+
+    def _check(self, head: Head, source: Source) -> None:
         columns = Columns(head.keys, self.mapping)
         needs = {
             "env": "env" in columns or self.options.env is not None or self.by_rules,
@@ -233,9 +264,8 @@ class _Table:
 
     def _ended(self, row: Row, error: Any, status: Any) -> None:
         """A rollout that ended in an error has no usable reward, whatever its reward column says."""
-        failed = not (is_missing(error) or flag(error) is False or error in ({}, []))
-        row.status = str(error) if failed else "" if is_missing(status) else str(status)
-        if failed or row.status.strip().lower() in FAILED:
+        row.status, failed = ended(error, status)
+        if failed:
             row.rewards = (None,) * len(row.rewards)
             self.failed += len(row.rewards)
 

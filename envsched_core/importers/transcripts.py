@@ -30,15 +30,26 @@ CALL_KEYS = {"name", "arguments", "parameters"}
 
 def spoken(text: str, role: str) -> tuple[Message, ...]:
     """The messages of a decoded text; one of `role` when it does not begin with a line that names a role."""
-    parts = _asked_parts(text) if role == "user" else _parts(text)
+    return _prompt_messages(text) if role == "user" else _messages(text, role)
+
+
+@lru_cache(maxsize=8)
+def _prompt_messages(text: str) -> tuple[Message, ...]:
+    """The messages of a prompt, which comes once with every rollout of a group."""
+    return _messages(text, "user")
+
+
+def _messages(text: str, role: str) -> tuple[Message, ...]:
+    parts = _parts(text)
     if not parts:
         return (_message(role, text),) if text.strip() else ()
     return tuple([_message(*part) for part in parts if part[1]])
 
 
+@lru_cache(maxsize=8)
 def asked_of(text: str) -> str:
     """What a decoded prompt asks: all but the system's part, which the tasks of an environment share."""
-    asked = [said for role, said in _asked_parts(text) if role != "system" and said]
+    asked = [said for role, said in _parts(text) if role != "system" and said]
     return "\n".join(asked) or text
 
 
@@ -70,10 +81,6 @@ def _parts(text: str) -> tuple[tuple[str, str], ...]:
     heads = [k for k, line in enumerate(lines) if len(line) < LONGEST_HEAD and line.rstrip(" \t") in ROLES]
     ends = [*heads[1:], len(lines)]
     return tuple((lines[k].strip(), "\n".join(lines[k + 1 : end]).strip()) for k, end in zip(heads, ends, strict=True))
-
-
-_asked_parts = lru_cache(maxsize=8)(_parts)
-"""The same for prompts, which come once with every rollout of a group."""
 
 
 def _message(role: str, text: str) -> Message:

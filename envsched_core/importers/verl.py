@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from functools import cached_property
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -50,7 +51,9 @@ NEEDS = ("input", "output", "score")
 
 UID = re.compile(r"(.+)_(\d{1,9})_(\d{1,9})")
 """Draw, session, output number."""
-OWN = {"input", "output", "gts", "score", "step", "uid", "request_id"} | {
+BASE = {"input", "output", "gts", "score", "step", "uid", "request_id"}
+"""Columns that the trainer itself writes."""
+OWN = BASE | {
     column for field in ("env", "task", "group", "rollout", "step", "policy_version") for column in FIELDS[field]
 }
 """Columns that are no part of the reward, even when they hold numbers."""
@@ -83,7 +86,7 @@ class _Dump:
         self.folder = str(folder) if folder.name else None
         found = re.search(r"(\d{1,15})\.jsonl", source.label)
         self.step = int(found.group(1)) if found else None
-        self.last = _last_outputs(source)
+        self.source = source
         self.tools: dict[str, tuple[Tool, ...]] = {}
 
     def row(self, record: Mapping[str, Any], place: Place, mark: int) -> Row:
@@ -93,12 +96,16 @@ class _Dump:
             raise RowError("no input")
         draw, numbered = self._draw(record.get("uid"))
         step = whole(record.get("step"), "step")
-        parts = floats({key: value for key, value in record.items() if key not in OWN})
+        extras = record.keys() - BASE
+        parts = floats({key: value for key, value in record.items() if key not in OWN}) if extras else {}
         answer = spoken(said, "assistant")
+        calls = tuple([call for message in answer for call in message.calls])
+        if not calls and [message.role for message in answer] != ["assistant"]:  # in it, calls were looked for
+            calls = calls_in(said)
         return Row(
             place,
-            _named(record, "env"),
-            _named(record, "task"),
+            _named(record, "env") if extras else "",
+            _named(record, "task") if extras else "",
             (reward(record.get("score") if self.reward in (None, "score") else parts.get(self.reward or "")),),
             group=draw or self.folder,
             step=self.step if step is None else step,
@@ -109,9 +116,14 @@ class _Dump:
             verifier=" + ".join(sorted(parts.keys() - {"reward"})),
             parts=parts,
             messages=spoken(asked, "user") + answer,
-            calls=tuple(call for message in answer for call in message.calls) or calls_in(said) or None,
+            calls=calls or None,
             turns=float(sum(message.role == "assistant" for message in answer)),
         )
+
+    @cached_property
+    def last(self) -> dict[tuple[str, str], int]:
+        """The highest output number of each session that wrote more than one row; the whole file is read for it."""
+        return _last_outputs(self.source)
 
     def _draw(self, uid: Any) -> tuple[str | None, bool]:
         """The draw that a `uid` names, and whether it names the rollout too.
@@ -147,6 +159,7 @@ def _named(record: Mapping[str, Any], field: str) -> str:
 
 def _last_outputs(source: Source) -> dict[tuple[str, str], int]:
     """The highest output number of each session that wrote more than one row."""
+    done, source.done = source.done, source.start
     last: dict[tuple[str, str], int] = {}
     decoder = msgspec.json.Decoder(_Uid)
     for _, line in source.lines():
@@ -160,5 +173,5 @@ def _last_outputs(source: Source) -> dict[tuple[str, str], int]:
         if found:
             session = (found.group(1), found.group(2))
             last[session] = max(last.get(session, 0), int(found.group(3)))
-    source.done = source.start
+    source.done = done
     return {session: number for session, number in last.items() if number}

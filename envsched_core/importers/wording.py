@@ -5,9 +5,14 @@ from __future__ import annotations
 from .report import ImportReport
 from .statistics import RewardRange
 
-__all__ = ["report_lines"]
+__all__ = ["counted", "report_lines"]
 
 MOST_ENVIRONMENTS = 12
+
+
+def counted(number: int, noun: str) -> str:
+    """A number of things: ``1 task``, ``1,200 tasks``."""
+    return f"{number:,} {noun}" + ("" if number == 1 else "s")
 
 
 def report_lines(report: ImportReport) -> list[str]:
@@ -20,7 +25,7 @@ def report_lines(report: ImportReport) -> list[str]:
 def _catalogue(report: ImportReport) -> list[str]:
     """What there is to say of a log that only lists tasks."""
     files = report.files[0] if len(report.files) == 1 else f"{len(report.files)} files"
-    found = f"{report.listed_tasks:,} tasks of {report.environments:,} environments, no rollouts"
+    found = f"{counted(report.listed_tasks, 'task')} of {counted(report.environments, 'environment')}, no rollouts"
     return [f"{files} ({', '.join(report.formats)}): a catalogue of {found}", *_dropped(report)]
 
 
@@ -39,7 +44,8 @@ def _groups(report: ImportReport) -> list[str]:
     sizes = ", ".join(f"{count:,} of {size}" for size, count in report.group_sizes[:8])
     sizes += ", ..." if len(report.group_sizes) > 8 else ""
     lines = [
-        f"{report.environments:,} environments, {report.tasks:,} tasks, {report.rollouts:,} rollouts"
+        f"{counted(report.environments, 'environment')}, {counted(report.tasks, 'task')}, "
+        f"{counted(report.rollouts, 'rollout')}"
         + (f" ({report.missing:,} without a usable reward)" if report.missing else ""),
         f"{report.groups:,} groups ({sizes}); usual size {report.usual_size}, {report.partial_groups:,} partial",
     ]
@@ -58,7 +64,7 @@ def _groups(report: ImportReport) -> list[str]:
 def _rewards(report: ImportReport) -> list[str]:
     lines = [_range(item) for item in report.rewards[:MOST_ENVIRONMENTS]]
     more = len(report.rewards) - MOST_ENVIRONMENTS
-    return lines + ([f"  and {more:,} more environments"] if more > 0 else [])
+    return lines + ([f"  and {counted(more, 'more environment')}"] if more > 0 else [])
 
 
 def _range(item: RewardRange) -> str:

@@ -210,16 +210,17 @@ class RunWriter:
             raise StoreError(f"{self.path} shares the rollouts of its source run and takes no others")
         offsets: list[int] = []
         block: list[bytes] = []
-        size, start = 0, self._file(ROLLOUTS).size
+        file = self._file(ROLLOUTS)
+        size, start = 0, file.size
         for rollout in rollouts:
             line = encode(rollout) + b"\n"
             offsets.append(start + size)
             block.append(line)
             size += len(line)
             if size >= _BLOCK_BYTES:
-                self._append(ROLLOUTS, block)
+                file.append(b"".join(block))
                 start, size, block = start + size, 0, []
-        self._append(ROLLOUTS, block)
+        file.append(b"".join(block))
         return offsets
 
     def link_rollouts(self, source_run: Path) -> None:
