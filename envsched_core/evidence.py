@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 
 import numpy as np
@@ -32,13 +33,13 @@ def evidence_of(
     row, relation, other = row[order], relation[order], other[order]
     rollouts = m.n[h][other]
     columns = (weight[order], count[order] / np.asarray(totals)[row], m.s[h][other] / rollouts, scale * rollouts)
-    numbers = np.round(np.column_stack(columns), 12).tolist()
-    facts = zip(row.tolist(), relation.tolist(), other.tolist(), numbers, m.last_step[other].tolist(), strict=True)
-    out: list[list[Evidence]] = [[] for _ in tasks]
-    for i, kind, task, (strength, share, mean, seen), last in facts:
-        spec = catalogue.tasks[task]
-        out[i].append(Evidence(spec.env, spec.task, RELATIONS[kind], strength, share, mean, seen, last))
-    return [tuple(some) for some in out]
+    numbers = [np.round(column, 12).tolist() for column in columns]
+    specs = [catalogue.tasks[task] for task in other.tolist()]
+    names = [spec.env for spec in specs], [spec.task for spec in specs]
+    kinds = [RELATIONS[kind] for kind in relation.tolist()]
+    every = list(map(Evidence, *names, kinds, *numbers, m.last_step[other].tolist()))
+    ends = np.cumsum(np.bincount(row, minlength=len(tasks))).tolist()
+    return [tuple(every[start:end]) for start, end in itertools.pairwise([0, *ends])]
 
 
 def _speakers(predictor: Predictor, tasks: Indices, scale: float) -> tuple[Indices, Indices, Indices, Floats, Floats]:
@@ -50,7 +51,9 @@ def _speakers(predictor: Predictor, tasks: Indices, scale: float) -> tuple[Indic
         if graph is None or tau == 0.0:
             continue
         reach, others, weights = reached(graph.within if relation == 1 else graph.cross, tasks)
-        other, weight, rows = others.astype(np.int64), weights.astype(float), np.repeat(everyone, reach)
+        seen = np.flatnonzero(n[others] > 0)  # few of them
+        other, weight = others[seen].astype(np.int64), weights[seen].astype(float)
+        rows = np.repeat(everyone, reach)[seen]
         found.append((rows, np.full_like(rows, relation), other, weight, scale * tau * weight * n[other]))
     columns = [np.concatenate(column) for column in zip(*found, strict=True)]
     heard = columns[4] > 0

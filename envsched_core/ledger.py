@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -60,15 +60,15 @@ class Ledger:
         """Change how many groups a known task can give."""
         self.limit[task] = self.UNLIMITED if draws is None else draws
 
-    def pick(self, task: int, step: int, position: int) -> str:
-        """Open a pick and return its id."""
-        pick_id = pick_id_of(step, position)
-        self.open[pick_id] = OpenPick(task, step, position)
-        self.by_task[task] = pick_id
-        self.drawn[task] += 1
-        self.last_pick[task] = step
-        self.counts["asked"] += 1
-        return pick_id
+    def pick(self, tasks: Sequence[int], step: int, positions: Sequence[int]) -> list[str]:
+        """Open picks of different tasks [M] at `positions` [M] of `step`, and return their ids [M]."""
+        ids = [pick_id_of(step, position) for position in positions]
+        self.open.update(zip(ids, map(OpenPick, tasks, itertools.repeat(step), positions), strict=True))
+        self.by_task.update(zip(tasks, ids, strict=True))
+        self.drawn[tasks] += 1
+        self.last_pick[tasks] = step
+        self.counts["asked"] += len(ids)
+        return ids
 
     def close(self, pick_id: str, how: str) -> OpenPick | None:
         """End a pick (`observed`, `released` or `expired`); None when it is not open."""

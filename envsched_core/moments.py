@@ -145,14 +145,16 @@ class RewardMoments:
         for name in self.ENV_SUMS:
             setattr(self, name, _widen(getattr(self, name), len(fresh)))
 
-    def fit_range(self, env: int, name: str, rewards: Sequence[float]) -> tuple[float, float] | None:
-        """Widen an undeclared range so that it holds `rewards`.
+    def holds(self, env: int, name: str, rewards: Sequence[float]) -> bool:
+        """Whether the range stays as it is: it is declared, or holds `rewards`."""
+        return name in self.declared or (min(rewards) >= self.low[env] and max(rewards) <= self.high[env])
 
-        When it moved, a mapped reward r is now a r + b: all sums are remapped, and (a, b) is returned.
+    def fit_range(self, env: int, name: str, rewards: Sequence[float]) -> tuple[float, float]:
+        """Widen a range so that it holds `rewards`, which it does not hold yet.
+
+        A mapped reward r is now a r + b: all sums are remapped, and (a, b) is returned.
         """
         low, high = min(rewards), max(rewards)
-        if name in self.declared or (low >= self.low[env] and high <= self.high[env]):
-            return None
         old_low, old_span = self.low[env], self.high[env] - self.low[env]
         self.low[env], self.high[env] = min(low, self.low[env]), max(high, self.high[env])
         span = self.high[env] - self.low[env]

@@ -149,23 +149,21 @@ class Predictor:
         of the environment moves by as many logits as the environment's mean.
         """
         moved: list[tuple[int, float, float]] = []
-        means = self._means()
         for env, name, rewards in results:
-            affine = self.moments.fit_range(env, name, rewards)
-            if affine is None:
+            if self.moments.holds(env, name, rewards):
                 continue
-            moved.append((env, *affine))
+            before = self._means_of(env)
+            moved.append((env, *self.moments.fit_range(env, name, rewards)))
             self._environments.clear()
-            before, means = means[:, env], self._means()
             if self.regression is not None:
-                self.regression.shift(env, special.logit(means[:, env]) - special.logit(before))
+                self.regression.shift(env, special.logit(self._means_of(env)) - special.logit(before))
         if moved:
             self.remap()
         return moved
 
-    def _means(self) -> Floats:
-        """Mean of each environment at each half-life [H, E]."""
-        return np.array([self.environments(h).mean for h in range(len(self.config.half_lives))])
+    def _means_of(self, env: int) -> Floats:
+        """Mean of an environment at each half-life [H]."""
+        return np.array([self.environments(h).mean[env] for h in range(len(self.config.half_lives))])
 
     def remap(self) -> None:
         """Carry all evidence again, for instance after an environment's reward range moved."""
@@ -192,8 +190,10 @@ class Predictor:
         """Score every trust against `groups` as predicted before them, then take them in."""
         if not groups:
             return
-        self._score(groups)
-        expected = self._expected_mixed(groups)
+        tasks = np.array([g.task for g in groups])
+        told = [self._told(h, tasks) for h in range(len(self.config.half_lives))]
+        self._score(groups, tasks, told)
+        expected = self._expected_mixed(groups, tasks, told[self.point.h])
         self._regress(groups)
         self._environments.clear()
         self.moments.add(groups, expected)
@@ -211,11 +211,11 @@ class Predictor:
         worth = sizes * (alike + 1.0) / (alike + sizes)
         self.regression.observe(tasks, np.array([g.mean for g in groups]), worth)
 
-    def _expected_mixed(self, groups: Sequence[Group]) -> Floats:
+    def _expected_mixed(self, groups: Sequence[Group], tasks: Indices, told: Floats | float) -> Floats:
         """Chance given to each group of being mixed, were rewards binary, from the state before it."""
         sizes = np.array([g.size for g in groups])
-        tasks, p = np.array([g.task for g in groups]), self.point
-        binary = self._predict(p.h, tasks, self._told(p.h, tasks), *p[1:])._replace(mixing=np.ones(len(groups)))
+        p = self.point
+        binary = self._predict(p.h, tasks, told, *p[1:])._replace(mixing=np.ones(len(groups)))
         out = np.zeros(len(groups))
         for size in np.unique(sizes):
             out[sizes == size] = binary.usable(int(size))[sizes == size]
@@ -276,15 +276,14 @@ class Predictor:
         """What features tell of a few tasks [M], without a pass over all."""
         return self.regression.predict(h, tasks) if self.regression else 0.0
 
-    def _score(self, groups: Sequence[Group]) -> None:
+    def _score(self, groups: Sequence[Group], tasks: Indices, told: Sequence[Floats | float]) -> None:
         """Add the Beta-binomial log likelihood of `groups` to every point, then choose one."""
-        tasks = np.array([g.task for g in groups])
         success = np.array([g.total for g in groups])
         failure = np.array([g.size for g in groups]) - success
         for h in range(len(self.config.half_lives)):
             rows = [k for k, point in enumerate(self.points) if point.h == h]
             trust = np.array([self.points[k][1:] for k in rows]).T[:, :, None]
-            p = self._predict(h, tasks, self._told(h, tasks), *trust)
+            p = self._predict(h, tasks, told[h], *trust)
             self.loglik[rows] += beta_binomial(p.a, p.n, success, failure).sum(axis=1)
         self.scored += len(groups)
         best = int(np.argmax(np.round(self.loglik, 9)))

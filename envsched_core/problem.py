@@ -38,6 +38,11 @@ class Cells(NamedTuple):
     shape: Literal["factor", "turn"] = "factor"
     """factor: the value is multiplied by the rarity. turn: visits are subtracted, strictly by turns."""
 
+    @property
+    def outside(self) -> float:
+        """Effect on a task that lies in no cell."""
+        return 0.0 if self.shape == "turn" else 1.0
+
     def usual(self) -> float:
         """Mean visits of a cell before this step."""
         return float(self.counts.sum()) / max(len(self.counts), 1)

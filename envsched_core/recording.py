@@ -21,15 +21,7 @@ from .keyed import below
 from .ledger import Ledger
 from .predictor import SHARES, Predictor
 from .problem import Floats, Indices
-from .records import (
-    EVIDENCE_STATES,
-    OUTCOME_CODES,
-    Candidate,
-    Decision,
-    Evidence,
-    QuotaUse,
-    TaskSpec,
-)
+from .records import EVIDENCE_STATES, OUTCOME_CODES, Candidate, Decision, QuotaUse
 from .selection import Batch, Chosen
 from .settled import CODE, Settled
 
@@ -105,55 +97,43 @@ class Recorder:
 
     def _quotas(self, batch: Batch) -> tuple[QuotaUse, ...]:
         envs = np.flatnonzero((batch.used > 0) | (batch.block_count > 0) | (batch.floor > 0))
-        return tuple(
-            QuotaUse(
-                env=self.catalogue.env_names[e],
-                limit=int(batch.limit[e]),
-                floor=int(batch.floor[e]),
-                used=int(batch.used[e]),
-                price=_r(float(batch.price[e])),
-                blocked=int(batch.block_count[e]),
-            )
-            for e in envs
-        )
+        columns = (batch.limit, batch.floor, batch.used, np.round(batch.price, 12), batch.block_count)
+        names = [self.catalogue.env_names[env] for env in envs.tolist()]
+        return tuple(map(QuotaUse, names, *(column[envs].tolist() for column in columns)))
 
     def candidates(self, settled: Settled, tasks: Indices, kept: Sequence[str]) -> tuple[Candidate, ...]:
-        """Full records of `tasks` [M]."""
+        """Full records of `tasks` [M], column by column: a call for every field of every candidate would cost more."""
         if not len(tasks):
             return ()
         batch, moments, index = settled.batch, self.predictor.moments, tasks.tolist()
+        specs = [self.catalogue.tasks[task] for task in index]
         picks = [batch.chosen.get(task) for task in index]
-        keys = np.array([pick.score if pick else 0.0 for pick in picks])
-        others = np.array([pick is None for pick in picks])
-        keys[others] = settled.keys(tasks[others])
-        outcomes, numbers = settled.outcomes(tasks).tolist(), self._numbers(tasks)
-        most = np.array([EVIDENCE_KEPT[kind] for kind in kept])
-        columns = zip(
-            map(self.catalogue.tasks.__getitem__, index),
-            kept,
-            outcomes,
-            [pick.position if pick else None for pick in picks],
-            [self.ledger.by_task.get(pick.task) if pick else None for pick in picks],
-            np.round(keys, 12).tolist(),
-            settled.ranks(tasks).tolist(),
-            batch.terms_of(tasks),
-            numbers,
-            self._shares(tasks),
-            self.states(tasks).tolist(),
-            moments.groups[tasks].tolist(),
-            moments.last_step[tasks].tolist(),
-            self._details(settled, tasks, picks, outcomes, kept),
-            evidence_of(self.predictor, self.catalogue, tasks, most, [row[-1] for row in numbers]),
-            strict=True,
-        )
-        return tuple(_candidate(*facts) for facts in columns)
-
-    def _numbers(self, tasks: Indices) -> list[list[float]]:
-        """Mean, variance, sd, low, high, usable, rollouts of `tasks` [M]."""
+        keys, outcomes = settled.keys(tasks), settled.outcomes(tasks)
+        scores = [key if pick is None else pick.score for pick, key in zip(picks, keys.tolist(), strict=True)]
         prediction = self.predictor.predict(tasks)
         usable = prediction.usable(self.config.group_size)
-        columns = (prediction.mean, *prediction.variance_and_sd(), *prediction.interval(), usable, prediction.n)
-        return _rounded(np.column_stack(columns))
+        rollouts = _rounded(prediction.n)
+        most = np.array([EVIDENCE_KEPT[kind] for kind in kept])
+        columns = (
+            [spec.env for spec in specs],
+            [spec.task for spec in specs],
+            kept,
+            [OUTCOME_CODES[code] for code in outcomes.tolist()],
+            [pick.position if pick else None for pick in picks],
+            [self.ledger.by_task.get(pick.task) if pick else None for pick in picks],
+            _rounded(np.array(scores)),
+            settled.ranks(tasks).tolist(),
+            batch.terms_of(tasks),
+            *map(_rounded, (prediction.mean, *prediction.variance_and_sd(), *prediction.interval(), usable)),
+            self._shares(tasks),
+            rollouts,
+            [EVIDENCE_STATES[state] for state in self.states(tasks).tolist()],
+            moments.groups[tasks].tolist(),
+            [last if last >= 0 else None for last in moments.last_step[tasks].tolist()],
+            self._details(settled, tasks, picks, keys, outcomes, kept),
+            evidence_of(self.predictor, self.catalogue, tasks, most, rollouts),
+        )
+        return tuple(map(Candidate, *columns))
 
     def _shares(self, tasks: Indices) -> list[dict[str, float]]:
         """Parts of the predicted mean of `tasks` [M]."""
@@ -167,26 +147,27 @@ class Recorder:
         settled: Settled,
         tasks: Indices,
         picks: Sequence[Chosen | None],
-        outcomes: Sequence[int],
+        keys: Floats,
+        outcomes: NDArray[np.int8],
         kept: Sequence[str],
     ) -> list[dict[str, float | str]]:
         """The numbers behind the outcomes, what a group is expected to cost, and the logits that features predict."""
         batch, cutoff, index = settled.batch, settled.cutoff, tasks.tolist()
-        margins = [None] * len(tasks) if cutoff is None else np.round(settled.keys(tasks) - cutoff, 12).tolist()
+        margins = [None] * len(tasks) if cutoff is None else _rounded(keys - cutoff)
         out: list[dict[str, float | str]] = [
             {"how": pick.how} if pick else {} if margin is None else {"margin": margin}
             for pick, margin in zip(picks, margins, strict=True)
         ]
-        for i, (task, outcome) in enumerate(zip(index, outcomes, strict=True)):
-            if outcome == CODE["quota_full"] or task in batch.blocked:
-                env = self.catalogue.env[task]
-                out[i]["quota_limit"], out[i]["quota_used"] = float(batch.limit[env]), float(batch.used[env])
-            if task in batch.blocked:
-                out[i]["blocked_at"] = float(batch.blocked[task][0])
+        blocked = {i for i, task in enumerate(index) if task in batch.blocked}
+        for i in sorted(blocked.union(np.flatnonzero(outcomes == CODE["quota_full"]).tolist())):
+            env = self.catalogue.env[index[i]]
+            out[i]["quota_limit"], out[i]["quota_used"] = float(batch.limit[env]), float(batch.used[env])
+            if i in blocked:
+                out[i]["blocked_at"] = float(batch.blocked[index[i]][0])
         held = [i for i, task in enumerate(index) if picks[i] is None and task in batch.penalty]
         for i, some in zip(held, self._most_similar(batch, tasks[held]), strict=True):
             out[i].update(some)
-        for i, outcome in enumerate(outcomes):
+        for i, outcome in enumerate(outcomes.tolist()):
             if outcome in ABSENT:
                 out[i].update(self._absence(index[i], outcome))
         self._add_costs(out, tasks)
@@ -275,54 +256,9 @@ class Recorder:
         )
 
 
-def _candidate(
-    spec: TaskSpec,
-    kept: Any,
-    outcome: int,
-    position: int | None,
-    pick_id: str | None,
-    score: float,
-    rank: int,
-    terms: dict[str, float],
-    numbers: Sequence[float],
-    shares: dict[str, float],
-    state: int,
-    groups: int,
-    last: int,
-    details: dict[str, float | str],
-    evidence: tuple[Evidence, ...],
-) -> Candidate:
-    mean, variance, sd, low, high, usable, rollouts = numbers
-    return Candidate(
-        spec.env,
-        spec.task,
-        kept,
-        OUTCOME_CODES[outcome],  # type: ignore[arg-type]  # one of the literals
-        position,
-        pick_id,
-        score,
-        rank,
-        terms,
-        mean,
-        variance,
-        sd,
-        low,
-        high,
-        usable,
-        shares,
-        rollouts,
-        EVIDENCE_STATES[state],  # type: ignore[arg-type]  # one of the literals
-        groups,
-        last if last >= 0 else None,
-        details,
-        evidence,
-    )
-
-
-def _rounded(array: Floats) -> list[list[float]]:
-    """Rows of plain floats to 12 decimals."""
-    rows: list[list[float]] = np.round(array, 12).tolist()
-    return rows
+def _rounded(array: Floats) -> list[Any]:
+    """Plain floats to 12 decimals: numbers of a column, or its rows."""
+    return list(np.round(array, 12).tolist())
 
 
 def _r(value: Any) -> Any:

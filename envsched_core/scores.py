@@ -14,9 +14,11 @@ same steps in the same order, so that they agree to the last bit.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from .passes import blocks
 from .problem import Floats, Indices, Problem
@@ -35,8 +37,8 @@ FLOOR = 1e-9
 
 _Fact = tuple[float, float, float, tuple[int, ...]]
 """What a task's score is made of: the sum of its fixed terms, factor of its draw, tie-break term, its cells."""
-_Near = tuple[list[int], list[float]]
-"""Neighbours of a task, and what each loses once the task is picked."""
+_Near = tuple[NDArray[np.integer], Floats, int, int]
+"""Neighbours of some tasks, what each loses once that task is picked, and where those of one begin and end."""
 EVERY = slice(None)
 
 
@@ -55,10 +57,10 @@ class Scores:
         self._facts: dict[int, _Fact] = {}
         self._near: dict[int, _Near] = {}
 
-    def _effects(self) -> list[list[float]]:
-        """Effect of every cell, kind by kind, after the picks so far."""
-        kinds = zip(self.problem.cells, self.picked, self.usual, strict=True)
-        return [c.effect(m, u) for c, m, u in kinds]
+    def _effects(self, picked: Sequence[Floats] | None = None) -> list[list[float]]:
+        """Effect of every cell, kind by kind, after these picks (all so far); the last is for tasks without a cell."""
+        kinds = zip(self.problem.cells, self.picked if picked is None else picked, self.usual, strict=True)
+        return [[*c.effect(m, u), c.outside] for c, m, u in kinds]
 
     # ------------------------------------------------------------------ scores of all tasks
 
@@ -71,13 +73,12 @@ class Scores:
 
     def first_gains(self) -> Floats:
         """The same for an empty batch."""
-        kinds = zip(self.problem.cells, self.usual, strict=True)
-        return self.gains_of(EVERY, self.tables([c.effect(np.zeros(len(c.counts)), u) for c, u in kinds]))
+        nothing = [np.zeros_like(m) for m in self.picked]
+        return self.gains_of(EVERY, [np.array(effect) for effect in self._effects(nothing)])
 
-    def tables(self, effects: Sequence[Sequence[float]] | None = None) -> list[Floats]:
-        """Effects (those after the picks so far) of each kind of cells as arrays, the last for tasks without a cell."""
-        kinds = zip(self.problem.cells, self.effect if effects is None else effects, strict=True)
-        return [np.array([*effect, 0.0 if cells.shape == "turn" else 1.0]) for cells, effect in kinds]
+    def tables(self) -> list[Floats]:
+        """Effects of each kind of cells after the picks so far as arrays, the last for tasks without a cell."""
+        return [np.array(effect) for effect in self.effect]
 
     def gains_of(self, at: slice | Indices, tables: Sequence[Floats]) -> Floats:
         """Gains of the tasks `at`, without the similarity penalty."""
@@ -134,13 +135,15 @@ class Scores:
         if p.weight_similarity == 0.0 or not len(tasks):
             return
         root = (p.weight_similarity * np.sqrt(np.maximum(p.value[tasks], 0.0))).astype(np.float32)
-        near: list[_Near] = [([], []) for _ in tasks]
-        for reach, others, similarity in p.similar(tasks):
-            losses = np.repeat(root, reach) * similarity * np.sqrt(np.maximum(p.value[others], 0.0))
-            who, what, ends = others.tolist(), losses.tolist(), np.cumsum(reach).tolist()
-            for some, start, end in zip(near, [0, *ends], ends, strict=False):
-                some[0].extend(who[start:end])
-                some[1].extend(what[start:end])
+        found = p.similar(tasks)
+        row = np.concatenate([np.repeat(np.arange(len(tasks)), reach) for reach, _, _ in found])
+        other = np.concatenate([others for _, others, _ in found])
+        similarity = np.concatenate([weight for _, _, weight in found])
+        order = np.argsort(row, kind="stable")
+        row, other = row[order], other[order]
+        loss = root[row] * similarity[order] * np.sqrt(np.maximum(p.value[other], 0.0))
+        ends = np.cumsum(np.bincount(row, minlength=len(tasks))).tolist()
+        near = ((other, loss, start, end) for start, end in itertools.pairwise([0, *ends]))
         self._near.update(zip(tasks.tolist(), near, strict=True))
 
     def _fact(self, task: int) -> _Fact:
@@ -171,15 +174,13 @@ class Scores:
 
     def _effects_on(self, task: int) -> list[float]:
         """Effect of each of the task's cells."""
-        kinds = zip(self._turns, self.effect, self._fact(task)[3], strict=True)
-        return [effect[cell] if cell >= 0 else (0.0 if turn else 1.0) for turn, effect, cell in kinds]
+        return [effect[cell] for effect, cell in zip(self.effect, self._fact(task)[3], strict=True)]
 
     def _gain_and_key(self, task: int) -> tuple[float, float]:
         """Gain and score of one task."""
         gain, factor, tie, cells = self._facts[task] if task in self._facts else self._fact(task)
         for turn, effect, cell in zip(self._turns, self.effect, cells):  # noqa: B905  # the hottest line: no check
-            if cell >= 0:
-                gain = gain + effect[cell] if turn else gain * effect[cell]
+            gain = gain + effect[cell] if turn else gain * effect[cell]
         gain -= self.penalty.get(task, 0.0)
         score = gain if not self._drawn else (gain if gain > FLOOR else FLOOR) * factor
         scaled = score * DIGITS  # as in `keys`, to the last bit
@@ -199,9 +200,10 @@ class Scores:
             return
         if task not in self._near:
             self.look_around(np.array([task]))
-        penalty = self.penalty
-        for other, more in zip(*self._near[task], strict=True):
-            total = penalty.get(other, 0.0) + sign * more
+        others, losses, start, end = self._near[task]
+        penalty, get = self.penalty, self.penalty.get
+        for other, loss in zip(others[start:end].tolist(), losses[start:end].tolist()):  # noqa: B905  # as hot
+            total = get(other, 0.0) + sign * loss
             penalty[other] = total if total > 0.0 else 0.0
 
 

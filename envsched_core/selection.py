@@ -100,10 +100,12 @@ class Batch(Scores):
         found = self._pop()
         if found is None:
             return self._relax(draw)
-        return self._take(found, "relaxed" if self.problem.reserve[found] else "score")
+        task, gain, key = found
+        return self._take(task, "relaxed" if self.problem.reserve[task] else "score", (gain, key))
 
-    def _take(self, task: int, how: How) -> Chosen:
-        gain, key = self._gain_and_key(task)
+    def _take(self, task: int, how: How, known: tuple[float, float] | None = None) -> Chosen:
+        """Pick a task; `known`: its gain and score, where they were worked out just now."""
+        gain, key = known or self._gain_and_key(task)
         pick = Chosen(task, self.position, how, key, gain, {})
         self._taken[task] = self._effects_on(task), self.penalty.get(task, math.nan)
         self._settle_blocked(key)
@@ -138,16 +140,16 @@ class Batch(Scores):
             limit, used = int(self.problem.limit[env]), int(self.used[env])
             self.relaxed.append(Relaxation("quota", self.problem.env_names[env], limit, used))
 
-    def _pop(self) -> int | None:
-        """The task with the highest score whose environment has room; notes those its quota stopped."""
-        heap = self._heap
+    def _pop(self) -> tuple[int, float, float] | None:
+        """The best task whose environment has room, its gain and score; notes those that a quota stopped."""
+        heap, eligible, gain_and_key = self._heap, self.eligible, self._gain_and_key
         while True:
             if heap and -heap[0][0] >= self._bound:
                 stale, task = heap[0]
-                if not self.eligible[task]:
+                if not eligible[task]:
                     heapq.heappop(heap)
                     continue
-                key = self._gain_and_key(task)[1]
+                gain, key = gain_and_key(task)
                 if key < -stale:
                     again = (-key, task)
                     heapq.heapreplace(heap, again)
@@ -156,7 +158,7 @@ class Batch(Scores):
                 heapq.heappop(heap)
                 env = self.problem.env[task]
                 if self.used[env] < self.limit[env]:
-                    return task
+                    return task, gain, key
                 self.blocked[task] = (self.position, key)
                 self.block_count[env] += 1
             elif self._bound > -math.inf:
@@ -192,8 +194,8 @@ class Batch(Scores):
         best = self._upper[tasks]
         self._heap += zip((-best).tolist(), tasks.tolist(), strict=True)
         heapq.heapify(self._heap)
-        if above == math.inf:  # most picks will be among these
-            self.look_around(tasks[top(best, 2 * self.problem.size)])
+        if above == math.inf:  # nearly all picks will be among these
+            self.look_around(tasks[top(best, 4 * self.problem.size)])
         self._open[tasks] = False
         self._block *= 2
 

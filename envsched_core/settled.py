@@ -30,7 +30,10 @@ class Settled:
         """`cutoff`: lowest score that was picked for its score; `in_flight`: tasks with an open pick."""
         self.batch, self.step, self.cutoff = batch, step, cutoff
         self._tables = batch.tables()
-        self._penalty = dict(batch.penalty)
+        held = np.fromiter(batch.penalty, np.int64, len(batch.penalty))
+        order = np.argsort(held)
+        self._held = held[order]  # tasks that resemble a pick [P], ascending
+        self._penalty = np.fromiter(batch.penalty.values(), float, len(held))[order]
         self._eligible = batch.eligible.copy()
         self._full = batch.used >= batch.limit
         self._set = dict.fromkeys(in_flight, CODE["in_flight"])  # whatever they score
@@ -47,8 +50,11 @@ class Settled:
         return self.batch.keys(self.batch.gains_of(tasks, self._tables) - penalties, tasks)
 
     def _penalties(self, tasks: Indices, otherwise: float) -> Floats:
-        get = self._penalty.get
-        return np.array([get(task, otherwise) for task in tasks.tolist()])
+        out = np.full(len(tasks), otherwise)
+        if len(self._held):
+            place = np.minimum(np.searchsorted(self._held, tasks), len(self._held) - 1)
+            np.copyto(out, self._penalty[place], where=self._held[place] == tasks)
+        return out
 
     def outcomes(self, tasks: Indices) -> NDArray[np.int8]:
         """Outcome code of `tasks` [M]; later lines overrule earlier ones."""
@@ -70,7 +76,8 @@ class Settled:
         eligible, first = self.batch.problem.eligible, self.batch.initial
         known, rank = eligible[tasks], np.zeros(len(tasks), dtype=np.int32)
         if known.any():
-            rank[known] = ranks(first[tasks[known]], first if eligible.all() else first[eligible])
+            values, barred = first[tasks[known]], np.sort(first[~eligible])  # few, as a rule
+            rank[known] = ranks(values, first) - (len(barred) - np.searchsorted(barred, values, side="right"))
         return rank
 
     # ------------------------------------------------------------------ all tasks
@@ -104,8 +111,7 @@ class Settled:
         """
         most = min(most, int(np.count_nonzero(self._eligible)))
         first, wanted = self.batch.initial, 8 * most
-        held = np.fromiter(self._penalty, np.int64, len(self._penalty))
-        penalty = np.fromiter(self._penalty.values(), float, len(held))
+        held, penalty = self._held, self._penalty
         while True:
             bound = threshold(first, wanted, self._eligible)
             mark = first >= bound

@@ -17,16 +17,16 @@ def ledger() -> Ledger:
 
 
 def test_draws_run_out_and_come_back_on_release(ledger: Ledger) -> None:
-    pick = ledger.pick(1, step=0, position=0)
+    (pick,) = ledger.pick([1], step=0, positions=[0])
     assert ledger.exhausted().tolist() == [False, True, False]
     ledger.close(pick, "released")
     assert not ledger.exhausted().any()
-    ledger.close(ledger.pick(1, step=1, position=0), "observed")
+    ledger.close(*ledger.pick([1], step=1, positions=[0]), "observed")
     assert ledger.exhausted()[1]
 
 
 def test_expiry_and_forgetting(ledger: Ledger) -> None:
-    ledger.pick(0, step=0, position=0)
+    ledger.pick([0], step=0, positions=[0])
     ledger.first_time("a", 0)
     assert ledger.expire(2) == []
     assert [pick_id for pick_id, _ in ledger.expire(3)] == ["0.0"]
@@ -36,9 +36,9 @@ def test_expiry_and_forgetting(ledger: Ledger) -> None:
 
 
 def test_resting(ledger: Ledger) -> None:
-    ledger.pick(2, step=5, position=0)
-    assert ledger.resting(6)[2]
-    assert not ledger.resting(7)[2]
+    assert ledger.pick([2, 0], step=5, positions=[0, 1]) == ["5.0", "5.1"]
+    assert ledger.resting(6).tolist() == [True, False, True]
+    assert not ledger.resting(7).any()
 
 
 @given(st.lists(st.tuples(st.integers(0, 2), st.sampled_from(["observed", "released", "expired"])), max_size=20))
@@ -47,7 +47,7 @@ def test_counts_add_up(ends: list[tuple[int, str]]) -> None:
     ledger.grow([None] * 3)
     for step, (task, how) in enumerate(ends):
         if task not in ledger.by_task:
-            ledger.pick(task, step, 0)
+            ledger.pick([task], step, [0])
         elif how == "observed":
             ledger.close(ledger.by_task[task], how)
     c = ledger.counts

@@ -25,7 +25,8 @@ def feed(m: RewardMoments, stream: list[tuple[int, int, list[float]]]) -> None:
         if factor is not None:
             m.rescale(factor)
         env = "ab"[m.env[task]]
-        m.fit_range(int(m.env[task]), env, r)
+        if not m.holds(int(m.env[task]), env, r):
+            m.fit_range(int(m.env[task]), env, r)
         m.add([m.group(task, GroupResult("g", env, str(task), tuple(r)), step)], [0.5])
 
 

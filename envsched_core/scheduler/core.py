@@ -142,8 +142,7 @@ class EnvSched:
         batch.relaxed.clear()
         picks = batch.choose(n)
         settled = self._settled = self.recorder.settle(batch, step, picks)
-        for pick in picks:
-            self.ledger.pick(pick.task, step, pick.position)
+        self.ledger.pick([pick.task for pick in picks], step, [pick.position for pick in picks])
         decision = self.recorder.decision(
             settled,
             picks,
