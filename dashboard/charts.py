@@ -65,18 +65,19 @@ def label(text: object, most: int = 48) -> str:
 
 def empty_figure(height: int, **layout: Any) -> go.Figure:
     """An empty figure with our margins (Plotly's own squeeze small charts) and stable zoom."""
-    figure = go.Figure()
-    figure.update_layout(
-        height=height,
-        margin={"l": 10, "r": 10, "t": 10, "b": 10},
-        uirevision="keep",
-        hoverlabel={"align": "left"},
-        legend={"orientation": "h", "yanchor": "bottom", "y": 1.0, "x": 0},
-        bargap=0.15,
-    )
-    figure.update_xaxes(automargin=True)
-    figure.update_yaxes(automargin=True)
-    return figure.update_layout(**layout)
+    usual: dict[str, Any] = {
+        "height": height,
+        "margin": {"l": 10, "r": 10, "t": 10, "b": 10},
+        "uirevision": "keep",
+        "hoverlabel": {"align": "left"},
+        "legend": {"orientation": "h", "yanchor": "bottom", "y": 1.0, "x": 0},
+        "bargap": 0.15,
+        "xaxis": {"automargin": True},
+        "yaxis": {"automargin": True},
+    }
+    for name, value in layout.items():
+        usual[name] = {**usual.get(name, {}), **value} if isinstance(value, dict) else value
+    return go.Figure(layout=usual)  # at once: each update of a figure takes it a millisecond or more
 
 
 def steps(table: pd.DataFrame, chosen: int | None = None) -> go.Figure:
@@ -125,16 +126,17 @@ def success(table: pd.DataFrame, chosen: int | None = None) -> go.Figure:
 
 def step_axis(figure: go.Figure, table: pd.DataFrame) -> None:
     """Whole steps, no room for steps that never were."""
-    figure.update_xaxes(title="step", tickformat="d", dtick=1 if len(table) <= 12 else None)
+    axis: dict[str, Any] = {"title": "step", "tickformat": "d", "dtick": 1 if len(table) <= 12 else None}
     if len(table):
-        first, last = int(table["step"].min()), int(table["step"].max())
-        figure.update_xaxes(range=[first - 0.6, last + 0.6])
+        axis["range"] = [int(table["step"].min()) - 0.6, int(table["step"].max()) + 0.6]
+    figure.update_xaxes(axis)
 
 
 def mark_step(figure: go.Figure, step: int | None) -> go.Figure:
     """A dotted line at the chosen step."""
     if step is not None:
-        figure.add_vline(x=step, line={"dash": "dot", "width": 1.5, "color": GREY})
+        line = {"dash": "dot", "width": 1.5, "color": GREY}  # as `add_vline` draws it, at a fifth of its cost
+        figure.add_shape(type="line", x0=step, x1=step, xref="x", y0=0, y1=1, yref="y domain", line=line)
     return figure
 
 

@@ -347,6 +347,9 @@ def _line(run: Run, steps: list[int], *, polls: bool, grows: bool) -> Callable[[
 
     def line() -> None:
         if polls and _news(run) and time.monotonic() - drawn >= REDRAW_SECONDS:
+            # Asked to rerun, Streamlit forgets the page of a click that came while the news was read; asked to draw, it
+            # follows the click.
+            st.empty()
             st.rerun()
         health = loading.health(run)
         named = run_states(health, steps, grows=grows)

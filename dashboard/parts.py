@@ -27,6 +27,7 @@ __all__ = [
     "leave_run",
     "pick_row",
     "plain_text",
+    "short_table",
     "table",
     "take_values",
     "twin",
@@ -45,7 +46,9 @@ OF_A_RUN = ("step", "last_step", "env", "outcome", "state", "task", "notices", "
 """What the session keeps for one run only."""
 
 USUAL = 260
-"""Pixels that a chart takes which does not say."""
+"""Pixels that a chart takes."""
+BESIDE, CHART_ROW = 100, 28
+"""Pixels that a chart of rows takes, about: beside them, and each."""
 
 Click = Callable[[Any], None]
 Table = pd.DataFrame | Callable[[], pd.DataFrame]
@@ -98,18 +101,14 @@ def whole_page() -> bool:
     return bool(st.session_state.get("whole"))
 
 
-def _when_seen(draw: Callable[[], None], *, key: str, height: int, alt: str, at_once: bool = False) -> None:
-    """Draw when the place of it, so many pixels high, comes into view; alone, without the rest of the page.
-
-    `at_once`: for the first table of a page that begins with charts. It costs less than they do, and so the reader has
-    something to read before the browser is busy with them.
-    """
+def _when_seen(draw: Callable[[], None], *, key: str, height: int, alt: str) -> None:
+    """Draw when the place of it, so many pixels high, comes into view; alone, without the rest of the page."""
 
     def drawn() -> None:
         if st.session_state.pop("acted", False):  # a click in here is a matter of the whole page
             st.rerun()
         seen = st.session_state.setdefault("seen", set())
-        if at_once or key in seen or whole_page():
+        if key in seen or whole_page():
             draw()
         else:
             in_view(key=f"{key}_place", height=height, alt=alt, on_seen=lambda: seen.add(key))
@@ -123,19 +122,24 @@ def _acted(act: Click, what: Any) -> None:
     act(what)
 
 
-def chart(figure: go.Figure, data: Table, *, key: str, alt: str, on_click: Click | None = None) -> None:
-    """A figure with its table twin. `on_click` gets the customdata of the point that was clicked."""
+def chart(
+    make: Callable[[], go.Figure], data: Table, *, key: str, alt: str, rows: int = 0, on_click: Click | None = None
+) -> None:
+    """A figure with its table twin; `make` is called when the figure comes into view: it takes 10 ms and more.
+
+    `rows`: of a chart that grows with them, how many it has. `on_click` gets the customdata of the point clicked.
+    """
 
     def draw() -> None:
         if on_click is None:
-            st.plotly_chart(figure, key=key, alt=alt, config={"displaylogo": False})
+            st.plotly_chart(make(), key=key, alt=alt, config={"displaylogo": False})
         else:
             st.plotly_chart(
-                figure, key=key, alt=alt, config={"displaylogo": False}, selection_mode="points",
+                make(), key=key, alt=alt, config={"displaylogo": False}, selection_mode="points",
                 on_select=lambda: _clicked(key, on_click),
             )  # fmt: skip
 
-    _when_seen(draw, key=key, height=int(figure.layout.height or USUAL), alt=alt)
+    _when_seen(draw, key=key, height=BESIDE + CHART_ROW * rows if rows else USUAL, alt=alt)
     twin(data, key=key)
 
 
@@ -167,10 +171,19 @@ def twin(data: Table, *, key: str) -> None:
     st.fragment(draw, key=f"{key}_numbers")()
 
 
-def table(data: pd.DataFrame, *, key: str, columns: Columns | None = None, at_once: bool = False) -> None:
+def table(data: pd.DataFrame, *, key: str, columns: Columns | None = None) -> None:
     """A table of plain cells with a download of all its rows."""
     height = ROW * (min(len(data), USUAL_ROWS) + 2)
-    _when_seen(lambda: _table(data, key, columns), key=key, height=height, alt="Table", at_once=at_once)
+    _when_seen(lambda: _table(data, key, columns), key=key, height=height, alt="Table")
+
+
+def short_table(shown: pd.DataFrame, data: pd.DataFrame, *, key: str) -> None:
+    """A few rows in words of ours, as plain HTML, with a download of the `data` behind them.
+
+    It is there at once: charts, and tables that scroll, wait for a megabyte of code that the browser reads first.
+    """
+    st.table(shown, border="horizontal", hide_index=True)
+    _below(data, key)
 
 
 def _table(data: pd.DataFrame, key: str, columns: Columns | None = None) -> None:

@@ -87,7 +87,8 @@ WATCH = """() => {
     for (const kind of ['click', 'keydown'])
         document.addEventListener(kind, () => { window.benchBegan = performance.now(); }, {capture: true});
 }"""
-DONE = "() => window.benchRan > window.benchBegan && window.benchDone > window.benchRan"
+DONE = """() => window.benchRan > window.benchBegan && window.benchDone > window.benchRan
+    && (window.benchDone - window.benchBegan) / 1000"""
 
 
 class Times(NamedTuple):
@@ -119,8 +120,7 @@ def _opened(page: Any, url: str, title: str) -> tuple[float, float]:
 def _acted(page: Any, act: Any) -> float:
     page.evaluate("() => { window.benchBegan = Infinity; }")
     act()
-    page.wait_for_function(DONE, timeout=PATIENCE)
-    seconds: float = page.evaluate("() => (window.benchDone - window.benchBegan) / 1000")
+    seconds: float = page.wait_for_function(DONE, timeout=PATIENCE).json_value()
     page.wait_for_timeout(300)
     return seconds
 

@@ -49,6 +49,18 @@ def test_headline_numbers_equal_a_direct_computation(runs, monkeypatch):
     assert "8 picks wait for their results" in test.subheader[0].value
 
 
+def test_a_chart_is_made_when_it_comes_into_view(runs, monkeypatch):
+    from envsched_dashboard import charts
+
+    made = []
+    monkeypatch.setattr(charts, "empty_figure", lambda *_, **__: made.append(1) or pytest.fail("it was not seen"))
+    test = page_runs.app(runs, monkeypatch, run="demo")
+    test.session_state["whole"] = False
+    for page in PAGES:
+        shown_page(test, page)
+    assert not made
+
+
 @pytest.mark.parametrize("page", PAGES)
 def test_no_runs(tmp_path, monkeypatch, page):
     test = shown_page(app(tmp_path, monkeypatch), page)

@@ -173,3 +173,18 @@ def test_a_table_downloads_as_csv(site, watch):
     assert text.startswith('"env",')
     assert len(text.splitlines()) > 1
     sound(watch)
+
+
+def test_a_click_in_the_menu_that_was_lost_is_made_once_more(site, watch):
+    """As when a tick of a live run takes its page away: here its message to the server is dropped."""
+    watch.page.add_init_script(
+        "const send = WebSocket.prototype.send; WebSocket.prototype.send = function (told) {"
+        " if (window.drop) window.drop = false; else send.call(this, told); }"
+    )
+    page = watch.open(site.url("?run=demo&live=false"), "Overview")
+    page.evaluate("window.drop = true")
+    watch.go("batch")
+    assert page.evaluate("window.drop") is False
+    page.go_back()
+    expect(page.locator("h1")).to_contain_text("Overview", timeout=15_000)
+    sound(watch)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -27,7 +28,7 @@ def show(frame: Frame) -> None:
     st.title("Batch" if step is None else f"Batch of step {step}")
     if run is None or step is None:
         return states.no_step(frame)
-    table = loading.batch(run, step, frame.filters)
+    table = loading.batch(run, step)
     composition = loading.composition(run, step)
     if composition.empty:
         return states.no_decisions(frame)
@@ -40,8 +41,8 @@ def show(frame: Frame) -> None:
     with right:
         _worth(run, step, drawn=int(row["draws"]) == int(row["picks"]))
     _change(run, step, frame)
-    _order(table, frame)
-    _play(run, step)
+    _order(frame.filters.keep(table))
+    _play(table)
     _alike(run, step)
     return None
 
@@ -66,7 +67,7 @@ def _composition(table: pd.DataFrame, frame: Frame) -> None:
     if len(shown) < len(table):
         st.caption(words.size_note(len(shown), len(table), "environments, most picks first"))
     alt = "Picks by environment against quotas"
-    parts.chart(charts.composition(shown), table, key="composition", alt=alt)
+    parts.chart(partial(charts.composition, shown), table, key="composition", alt=alt, rows=len(shown))
 
 
 def _worth(run: Run, step: int, *, drawn: bool) -> None:
@@ -76,12 +77,12 @@ def _worth(run: Run, step: int, *, drawn: bool) -> None:
         st.caption("Every pick was a uniform draw: these scores decided nothing.")
     else:
         st.caption(words.worth_sentence(dict(zip(totals["name"], totals["total"], strict=True))))
-    parts.chart(charts.term_totals(totals), totals, key="term_totals", alt="Mean signed terms per pick")
+    alt = "Mean signed terms per pick"
+    parts.chart(partial(charts.term_totals, totals), totals, key="term_totals", alt=alt, rows=len(totals))
     st.markdown("**How every task of the pool ended**")
     counts = loading.outcome_counts(run, step)
     counts = counts.assign(outcome=[words.outcome(code) for code in counts["outcome"]])
-    shown = {"tasks": st.column_config.NumberColumn(format="localized")}
-    parts.table(counts, key="outcome_counts", columns=shown, at_once=True)
+    parts.short_table(counts.assign(tasks=counts["tasks"].map(words.count)), counts, key="outcome_counts")
 
 
 def _change(run: Run, step: int, frame: Frame) -> None:
@@ -99,7 +100,7 @@ def _change(run: Run, step: int, frame: Frame) -> None:
         return
     with st.expander("Environments that gained or lost picks", icon=":material/swap_horiz:"):
         parts.chart(
-            figures.changes(moved), table, key="batch_change",
+            partial(figures.changes, moved), table, key="batch_change", rows=len(moved),
             alt=f"Change of picks of {len(moved)} environments against step {found.before}",
         )  # fmt: skip
 
@@ -112,9 +113,8 @@ def change_sentence(found: BatchChange) -> str:
     )
 
 
-def _play(run: Run, step: int) -> None:
+def _play(table: pd.DataFrame) -> None:
     """The batch as it was filled; all picks, whatever the filters."""
-    table = loading.batch(run, step)
     picks = table[table["kept_as"] == "pick"].sort_values("position", kind="stable")
     if len(picks) < 2 or picks["env"].nunique() > MOST_ENVS:
         return
@@ -122,10 +122,10 @@ def _play(run: Run, step: int) -> None:
         st.caption("Press Play: the batch fills pick by pick. Quotas and similarity to earlier picks change the order.")
         shown = picks[["position", "env", "task", "outcome", "score"]].assign(position=picks["position"] + 1)
         alt = f"Player over {len(picks)} picks: picks of each environment so far"
-        parts.chart(figures.played(picks), shown, key="pick_player", alt=alt)
+        parts.chart(partial(figures.played, picks), shown, key="pick_player", alt=alt, rows=picks["env"].nunique())
 
 
-def _order(table: pd.DataFrame, frame: Frame) -> None:
+def _order(table: pd.DataFrame) -> None:
     st.subheader("Picks in order, then near misses, then a sample of the rest", anchor=False)
     if table.empty:
         st.info("No candidate on record passes the filters.", icon=":material/filter_alt_off:")
@@ -182,7 +182,7 @@ def _alike(run: Run, step: int) -> None:
     )
     weights, keys = loading.alike_matrix(run, step)
     parts.chart(
-        figures.alike(weights, keys), _pairs(weights, keys), key="alike_matrix",
+        partial(figures.alike, weights, keys), _pairs(weights, keys), key="alike_matrix",
         alt=f"Edge weights between {len(keys)} picks in pick order",
         on_click=lambda cell: parts.go_to("decision", task=keys[int(cell) // len(keys)]),
     )  # fmt: skip

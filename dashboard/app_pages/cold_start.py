@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
+from functools import partial
 from typing import Any
 
 import pandas as pd
+import plotly.graph_objects as go
 import streamlit as st
 
 from .. import cold_start_charts as figures
@@ -21,7 +23,7 @@ LEVELS = {
     "neighbours": "results of tasks like it, or nearer",
     "own_history": "results of its own",
 }
-
+REACHED = {"half": "half of the tasks by step", "nine_tenths": "nine tenths by step", "all_tasks": "all by step"}
 
 BY_STATE, BY_SOURCE = "by evidence state", "by the source that told most"
 
@@ -82,13 +84,13 @@ def _states(run: Run, frame: Frame, picks: pd.DataFrame) -> None:
     with left:
         st.markdown("**What was known of all tasks**")
         parts.chart(
-            figures.by_state(tasks, "tasks", frame.step), tasks, key="evidence_states",
+            partial(figures.by_state, tasks, "tasks", frame.step), tasks, key="evidence_states",
             alt=f"Tasks of the pool by evidence state at {len(tasks)} steps", on_click=_open,
         )  # fmt: skip
     with right:
         st.markdown("**What the picks rested on**")
         parts.chart(
-            figures.by_state(picks, "picks", frame.step), picks, key="picks_by_state",
+            partial(figures.by_state, picks, "picks", frame.step), picks, key="picks_by_state",
             alt=f"Picks by evidence state at {len(picks)} steps", on_click=_open,
         )  # fmt: skip
     estimated = int((tasks["basis"] == "estimated").sum())
@@ -104,17 +106,12 @@ def _states(run: Run, frame: Frame, picks: pd.DataFrame) -> None:
         "a trusted edge ties to this one. Click a step to see its batch."
     )
     table = loading.evidence_reached(run)
-    shown = table.assign(evidence=[LEVELS[name] for name in table["evidence"]])
-    parts.table(
-        shown, key="evidence_reached", at_once=True,
-        columns={
-            "half": st.column_config.NumberColumn("half of the tasks by step"),
-            "nine_tenths": st.column_config.NumberColumn("nine tenths by step"),
-            "all_tasks": st.column_config.NumberColumn("all by step"),
-            "tasks": st.column_config.NumberColumn("tasks at the last step", format="localized"),
-            "share": st.column_config.ProgressColumn("of the pool", format="percent", min_value=0.0, max_value=1.0),
-        },
-    )  # fmt: skip
+    shown = pd.DataFrame({"evidence": [LEVELS[name] for name in table["evidence"]]})
+    for column, title in REACHED.items():
+        shown[title] = ["never" if pd.isna(step) else str(step) for step in table[column]]
+    shown["tasks at the last step"] = table["tasks"].map(words.count)
+    shown["of the pool"] = table["share"].map(words.percent)
+    parts.short_table(shown, table, key="evidence_reached")
 
 
 def _open(step: int) -> None:
@@ -138,7 +135,13 @@ def _player(run: Run) -> None:
         st.caption(words.size_note(shown, found.tasks_total, f"{note}; those picked first come first"))
     table = found.picks.drop(columns=["row", "column"])
     alt = f"Player over {len(found.steps)} steps: evidence state of {shown} tasks and the picks of each step"
-    parts.chart(figures.player(found), table, key="first_steps", alt=alt)
+    parts.chart(partial(_player_figure, run), table, key="first_steps", alt=alt, rows=len(found.envs))
+
+
+@st.cache_resource(max_entries=4, show_spinner=False)
+def _player_figure(run: Run) -> go.Figure:
+    """It takes a fifth of a second to make, and no step changes it."""
+    return figures.player(loading.first_steps(run))
 
 
 def _guesses(run: Run, frame: Frame) -> None:
@@ -220,7 +223,7 @@ def _errors(run: Run) -> None:
         else "Picks were chosen for what was predicted of them, which biases this; uniform draws alone do not."
     )
     alt = f"Error of the predicted mean reward {by}, {len(table)} bars beside the noise of a group"
-    parts.chart(figures.errors(table), table, key="errors_by_state", alt=alt)
+    parts.chart(partial(figures.errors, table), table, key="errors_by_state", alt=alt)
     st.caption(
         "Rewards mapped to [0, 1]. The table adds predicted and observed variance, and how good the predicted chance "
         "of a mixed group was (Brier score: 0 is perfect, 0.25 is what always saying one half gives)."
@@ -237,18 +240,18 @@ def _trust(run: Run, frame: Frame) -> None:
     with left:
         st.markdown("**The weights in use**")
         alt = f"Learned weight of both relations and of features at {len(table)} steps"
-        parts.chart(figures.trust(table, frame.step), table, key="trust", alt=alt)
+        parts.chart(partial(figures.trust, table, frame.step), table, key="trust", alt=alt)
     with right:
         st.markdown("**What each source was worth**")
         alt = f"Nats by which the trust in use predicted better than without each source, at {len(table)} steps"
-        parts.chart(figures.gains(table, frame.step), table, key="trust_gains", alt=alt)
+        parts.chart(partial(figures.gains, table, frame.step), table, key="trust_gains", alt=alt)
     for row in loading.transfer_off(run).to_dict("records"):
         st.caption(off_sentence(row))
     shares = loading.source_shares(run)
     if len(shares):
         st.markdown("**Where the predictions of the picks came from**")
         alt = "Share of each source in the predicted means of the picks, step by step"
-        parts.chart(figures.sources(shares, frame.step), shares, key="source_shares", alt=alt)
+        parts.chart(partial(figures.sources, shares, frame.step), shares, key="source_shares", alt=alt)
 
 
 def off_sentence(row: Mapping[Hashable, Any]) -> str:

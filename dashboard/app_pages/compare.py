@@ -5,6 +5,8 @@ Two runs are read as they stand; a what-if is computed, and says so (app_pages/w
 
 from __future__ import annotations
 
+from functools import partial
+
 import pandas as pd
 import streamlit as st
 
@@ -82,7 +84,7 @@ def _headline(found: Comparison) -> None:
         st.write(compare_words.headline_sentence({str(key): value for key, value in row.items()}))
     if shares["difference"].notna().any():
         parts.chart(
-            figures.differences(shares), found.headline, key="compare_headline",
+            partial(figures.differences, shares), found.headline, key="compare_headline", rows=len(shares),
             alt="Difference A - B of each share with its 95 % interval",
         )  # fmt: skip
     else:
@@ -116,7 +118,7 @@ def _success(run: Run, other: Run, frame: Frame) -> None:
     st.subheader("Held-out success", anchor=False)
     st.write(f"On tasks that are never trained on: {said}. One seed of each, so a small gap says nothing.")
     parts.chart(
-        figures.success(table, frame.step), table.drop(columns="metric"), key="compare_success",
+        partial(figures.success, table, frame.step), table.drop(columns="metric"), key="compare_success",
         alt="Held-out success of both runs by step",
     )  # fmt: skip
 
@@ -134,7 +136,7 @@ def _over_time(found: Comparison, frame: Frame) -> None:
             f"average; uniform draws of as many tasks would share {chance:.1f}."
         )
     parts.chart(
-        figures.over_time(found.steps, frame.step), found.steps, key="compare_steps",
+        partial(figures.over_time, found.steps, frame.step), found.steps, key="compare_steps",
         alt="Both runs over one axis of steps: mixed groups, variance seen and predicted, reach, and shared picks",
     )  # fmt: skip
 
@@ -150,7 +152,7 @@ def _environments(found: Comparison, frame: Frame) -> None:
         st.caption(words.size_note(len(shown), len(table), "environments, largest difference first"))
     envs = table["env"].tolist()
     parts.chart(
-        figures.environment_gaps(shown), table, key="compare_environments",
+        partial(figures.environment_gaps, shown), table, key="compare_environments", rows=len(shown),
         alt="Share of all picks by environment, A minus B",
         on_click=lambda row: parts.go_to("coverage", env=[envs[int(row)]]),
     )  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -134,7 +135,7 @@ def _lines(found: Coverage, frame: Frame) -> None:
         with place:
             st.markdown(f"**Distinct {column}**")
             parts.chart(
-                charts.coverage(found.table, column, total, frame.step),
+                partial(charts.coverage, found.table, column, total, frame.step),
                 found.table[["step", "picks", column, f"uniform_{column}"]],
                 key=f"coverage_{column}",
                 alt=f"Distinct {column} reached by step against uniform draws",
@@ -191,7 +192,7 @@ def _balance_chart(found: Balance, column: str, step: int | None) -> None:
     names = ["step", "visits", "environments", column, *(f"uniform_{column}{end}" for end in ("", "_low", "_high"))]
     what = "Gini coefficient" if column == "gini" else "Effective number of environments"
     parts.chart(
-        figures.evenness(found.table, column, found.environments, step),
+        partial(figures.evenness, found.table, column, found.environments, step),
         found.table[names],
         key=f"balance_{column}",
         alt=f"{what} at {len(found.table)} steps, uniform draws beside it",
@@ -221,7 +222,7 @@ def _kinds(run: Run, frame: Frame) -> None:
     st.caption(_kinds_sentence(found, what))
     if not found.reach.empty:
         parts.chart(
-            figures.kinds_over_time(found.reach, len(found.table), what, frame.step),
+            partial(figures.kinds_over_time, found.reach, len(found.table), what, frame.step),
             found.reach, key=f"kinds_{by}", alt=f"Distinct {what} reached by step against uniform draws",
         )  # fmt: skip
     parts.table(
@@ -300,7 +301,7 @@ def _quotas(run: Run, frame: Frame) -> None:
     st.caption(quota_sentence(use))
     if over_time[["at_limit", "hits", "below_floor"]].to_numpy().any():
         parts.chart(
-            figures.quotas_over_time(over_time, frame.step), over_time, key="quota_steps",
+            partial(figures.quotas_over_time, over_time, frame.step), over_time, key="quota_steps",
             alt=f"Environments at their limit, turning candidates away, below their share, at {len(over_time)} steps",
         )  # fmt: skip
     hits = loading.quota_hits(run)
@@ -309,7 +310,7 @@ def _quotas(run: Run, frame: Frame) -> None:
         st.markdown("**Where candidates were turned away**")
         st.caption("Each square is a step in which a quota turned candidates away; larger = higher shadow price.")
         alt = f"{len(hits)} quota hits by environment and step"
-        parts.chart(charts.quota_hits(hits), hits, key="quota_hits", alt=alt)
+        parts.chart(partial(charts.quota_hits, hits), hits, key="quota_hits", alt=alt, rows=hits["env"].nunique())
     parts.table(
         use, key="quota_use",
         columns={

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pandas as pd
 import streamlit as st
 
@@ -130,7 +132,7 @@ def _terms_and_evidence(found: Explained, c: Candidate) -> None:
             columns=["term", "value"],
         )
         parts.chart(
-            charts.waterfall(c.terms, c.score, found.cutoff), terms, key="terms",
+            partial(charts.waterfall, c.terms, c.score, found.cutoff), terms, key="terms", rows=len(terms),
             alt=f"Waterfall of the terms that sum to the score {words.number(c.score)}",
         )  # fmt: skip
         _limits(found, c)
@@ -139,7 +141,9 @@ def _terms_and_evidence(found: Explained, c: Candidate) -> None:
         shares = pd.DataFrame(
             [(words.source(name), share) for name, share in c.shares.items()], columns=["source", "share"]
         )
-        parts.chart(charts.evidence_split(c.shares), shares, key="shares", alt="Share of each source of evidence")
+        parts.chart(
+            partial(charts.evidence_split, c.shares), shares, key="shares", alt="Share of each source of evidence"
+        )
         _features(c)
     _evidence(c)
 
@@ -153,8 +157,8 @@ def _features(c: Candidate) -> None:
     st.caption(features_sentence(told))
     table = pd.DataFrame([(PART_WORDS[name], value) for name, value in told.items()], columns=["features", "logit"])
     parts.chart(
-        charts.logit_parts(table["features"].tolist(), table["logit"].tolist()), table, key="features",
-        alt="Logits that each kind of feature adds to the predicted mean reward",
+        partial(charts.logit_parts, table["features"].tolist(), table["logit"].tolist()), table, key="features",
+        rows=len(table), alt="Logits that each kind of feature adds to the predicted mean reward",
     )  # fmt: skip
 
 
@@ -228,8 +232,9 @@ def _rivals(run: Run, step: int, key: str, found: Explained) -> None:
     left, right = st.columns(2, gap="medium")
     with left:
         parts.chart(
-            charts.rivals(table, found.cutoff), table, key="rivals_chart", alt="Scores of the tasks next in rank"
-        )
+            partial(charts.rivals, table, found.cutoff), table, key="rivals_chart", rows=len(table),
+            alt="Scores of the tasks next in rank",
+        )  # fmt: skip
     with right:
         shown = table.assign(outcome=[words.outcome(code) for code in table["outcome"]]).rename(
             columns={"this": "this task", "env": "environment", "variance": "predicted variance", "state": "evidence"}
@@ -269,5 +274,6 @@ def _history(run: Run, key: str, step: int | None) -> None:
         st.caption("No step has a word on this task.")
         return
     parts.chart(
-        charts.timeline(table, step), table, key="timeline", alt="Predicted and observed variance of the task by step"
-    )
+        partial(charts.timeline, table, step), table, key="timeline",
+        alt="Predicted and observed variance of the task by step",
+    )  # fmt: skip

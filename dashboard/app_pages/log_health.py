@@ -7,6 +7,7 @@ and its result stays until the run grows.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pandas as pd
@@ -225,7 +226,7 @@ def _check(run: Run) -> None:
         if len(found.waits):
             st.markdown("**How many steps picks waited for their result**")
             alt = f"Answered picks by the steps they waited, up to {found.waits['steps'].max()}"
-            parts.chart(waits(found.waits), found.waits, key="waits", alt=alt)
+            parts.chart(partial(waits, found.waits), found.waits, key="waits", alt=alt)
         if found.counters_step is not None:
             st.markdown("**What the scheduler itself had counted**")
             st.caption(f"By its newest snapshot, of step {found.counters_step}.")

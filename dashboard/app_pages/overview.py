@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import streamlit as st
 
 from .. import charts, loading, parts, words
@@ -91,7 +93,7 @@ def _success(frame: Frame, run: Run) -> None:
         f"{last['step']}, on tasks that are never trained on."
     )
     alt = f"Held-out success at {len(table)} steps"
-    parts.chart(charts.success(table, frame.step), table.drop(columns="metric"), key="success", alt=alt)
+    parts.chart(partial(charts.success, table, frame.step), table.drop(columns="metric"), key="success", alt=alt)
 
 
 def _headline(found: Summary, uniform: float | None, how: str) -> None:
@@ -153,7 +155,7 @@ def _steps(frame: Frame, run: Run) -> None:
         return
     st.caption("Click a step to see its batch.")
     parts.chart(
-        charts.steps(table, frame.step),
+        partial(charts.steps, table, frame.step),
         table,
         key="steps",
         alt=f"Groups by outcome over {len(table)} steps",
@@ -210,12 +212,12 @@ def _trend(frame: Frame, run: Run) -> None:
         st.markdown("**Reward and mixed groups**")
         shown = table[["step", "groups", "mean_reward", "informative_share"]]
         alt = f"Mean reward and share of mixed groups at {len(table)} steps"
-        parts.chart(figures.rewards(table, frame.step), shown, key="reward_trend", alt=alt)
+        parts.chart(partial(figures.rewards, table, frame.step), shown, key="reward_trend", alt=alt)
     with right:
         st.markdown("**Variance, observed and predicted**")
         shown = table[["step", "groups", "mean_variance", "predicted_variance"]]
         alt = f"Observed and predicted variance of the groups at {len(table)} steps"
-        parts.chart(figures.variances(table, frame.step), shown, key="variance_trend", alt=alt)
+        parts.chart(partial(figures.variances, table, frame.step), shown, key="variance_trend", alt=alt)
 
 
 def _runs(frame: Frame) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -222,7 +223,7 @@ def _truth(run: Run, filters: Filters) -> None:
         with place:
             st.markdown(f"**{title}**")
             parts.chart(
-                figures.calibration(curve, by_state=by_state),
+                partial(figures.calibration, curve, by_state=by_state),
                 curve[(curve["state"] != figures.ALL_PICKS) == by_state],
                 key="calibration_by_state" if by_state else "calibration",
                 alt=f"Predicted against observed variance in bins, {'by evidence state' if by_state else 'all picks'}",
@@ -239,10 +240,9 @@ def _ranks(run: Run, filters: Filters) -> None:
     table = loading.rank_correlations(run, filters)
     st.caption(rank_sentence(table))
     parts.chart(
-        figures.dots(
-            table, "correlation", title="rank correlation", ends=_ends(table), line=None
-        ),
-        table, key="rank_correlations", alt=f"Rank correlation with 95 % interval for {len(table)} evidence states",
+        partial(figures.dots, table, "correlation", title="rank correlation", ends=_ends(table), line=None),
+        table, key="rank_correlations", rows=len(table),
+        alt=f"Rank correlation with 95 % interval for {len(table)} evidence states",
     )  # fmt: skip
 
 
@@ -269,8 +269,8 @@ def _within(run: Run, filters: Filters) -> None:
     group = table[table["interval"] == "group"].reset_index(drop=True)
     st.caption(within_sentence(table))
     parts.chart(
-        figures.dots(group, "inside", title="share inside", ends=(0.0, 1.03), line=0.9),
-        table, key="interval_coverage",
+        partial(figures.dots, group, "inside", title="share inside", ends=(0.0, 1.03), line=0.9),
+        table, key="interval_coverage", rows=len(group),
         alt=f"Share of observed group means inside the 90 % interval for {len(group)} evidence states",
     )  # fmt: skip
 

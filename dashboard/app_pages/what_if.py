@@ -5,6 +5,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -213,7 +214,7 @@ def _answer(run: Run, step: int, wanted: dict[str, Any], frame: Frame) -> None:
     if len(moved) < len(found.environments):
         st.caption(words.size_note(len(moved), len(found.environments), "environments, largest difference first"))
     parts.chart(
-        figures.moved_environments(moved), found.environments, key="what_if_environments",
+        partial(figures.moved_environments, moved), found.environments, key="what_if_environments", rows=len(moved),
         alt="Picks by environment under the run's settings and under the changed ones",
     )  # fmt: skip
 
@@ -285,7 +286,7 @@ def _side_by_side(found: Rearranged, row: pd.Series[Any]) -> None:
             st.caption(f"Score {words.number(row[f'score_{side}'])}, cut-off {words.number(row[f'cutoff_{side}'])}.")
     terms = found.terms[(found.terms["env"] == row["env"]) & (found.terms["task"] == row["task"])]
     parts.chart(
-        figures.term_pairs(terms),
+        partial(figures.term_pairs, terms),
         terms,
         key="what_if_terms",
         alt="Terms of the score under both settings, side by side",

@@ -7,6 +7,7 @@ seconds at some thousand cells; a canvas takes milliseconds. Text reaches it thr
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import ceil
 from pathlib import Path
 from typing import TypedDict
 
@@ -15,6 +16,8 @@ import streamlit as st
 __all__ = ["Cells", "cells_view"]
 
 HERE = Path(__file__).parent
+TOP, BELOW, LEAST_ROW, MOST_ROW, LEAST_HEIGHT = 30, 46, 15, 34, 250
+"""Pixels, as cells.js has them."""
 
 
 class Cells(TypedDict):
@@ -65,4 +68,12 @@ def cells_view(cells: Cells, *, key: str, alt: str, on_click: Callable[[int], No
         if hit is not None:
             on_click(int(hit))
 
-    _COMPONENT(key=key, data={**cells, "name": key, "alt": alt}, on_clicked_change=clicked)
+    _COMPONENT(
+        key=key, data={**cells, "name": key, "alt": alt}, height=_height(len(cells["rows"])), on_clicked_change=clicked
+    )
+
+
+def _height(rows: int) -> int:
+    """What the canvas will take: told before, so that what stands below is not taken to be in view until then."""
+    row = max(LEAST_ROW, min(MOST_ROW, (LEAST_HEIGHT - TOP - BELOW) / max(rows, 1)))
+    return ceil(max(LEAST_HEIGHT, TOP + max(rows, 1) * row + BELOW))

@@ -148,28 +148,26 @@ class BatchChange(msgspec.Struct, frozen=True):
 def batch_change(view: RunView, step: int) -> BatchChange:
     """How the batch of a step differs from the one before it."""
     before = view.row("SELECT max(step) step FROM decisions WHERE step < ?", [step])["step"]
-    picks = view.query("SELECT env, task, step FROM outcomes WHERE step = ? OR step = ?", [step, before])
-    now, then = (set(_tasks_at(picks, at)) for at in (step, before))
-    old = view.query("SELECT DISTINCT env, task, step FROM outcomes WHERE step < ?", [step]).assign(step=-1)
-    counts = {
-        name: picks[picks["step"] == at].groupby("env").size() for name, at in (("before", before), ("picks", step))
-    }
-    table = pd.DataFrame(counts).fillna(0).astype("int64").rename_axis("env").reset_index()
-    table["change"] = table["picks"] - table["before"]
-    order = table["change"].abs().sort_values(ascending=False, kind="stable").index
-    return BatchChange(
-        before=None if before is None else int(before),
-        kept=len(now & then),
-        entered=len(now - then),
-        left=len(then - now),
-        first_time=len(now - set(_tasks_at(old, -1))),
-        environments=table.loc[order].reset_index(drop=True),
+    steps = {"step": step, "before": before}
+    tasks = view.row(
+        """
+        WITH picked AS (
+            SELECT bool_or(step = $step) AS now, coalesce(bool_or(step = $before), false) AS past, min(step) AS first
+            FROM candidates WHERE kept_as = 'pick' AND step <= $step GROUP BY env, task)
+        SELECT count(*) FILTER (now AND past) kept, count(*) FILTER (now AND NOT past) entered,
+            count(*) FILTER (past AND NOT now) "left", count(*) FILTER (now AND first = $step) first_time
+        FROM picked""",
+        steps,
     )
-
-
-def _tasks_at(picks: pd.DataFrame, step: int | None) -> list[tuple[str, str]]:
-    found = picks[picks["step"] == step] if step is not None else picks.iloc[:0]
-    return list(zip(found["env"], found["task"], strict=True))
+    environments = view.query(
+        """
+        SELECT env, count(*) FILTER (step = $before) AS before, count(*) FILTER (step = $step) picks,
+            picks - before AS change
+        FROM candidates WHERE kept_as = 'pick' AND (step = $step OR step = $before)
+        GROUP BY env ORDER BY abs(change) DESC, env""",
+        steps,
+    )
+    return BatchChange(before=None if before is None else int(before), environments=environments, **tasks)
 
 
 def alike_matrix(view: RunView, step: int, most: int = 128) -> tuple[NDArray[np.float32], list[str]]:

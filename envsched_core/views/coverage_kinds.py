@@ -44,7 +44,11 @@ class Kinds(msgspec.Struct, frozen=True):
 
 def kinds_reached(view: RunView, by: KindBy = "pattern", envs: tuple[str, ...] = ()) -> Kinds:
     """Patterns or tool sets reached so far against uniform draws; with `envs` only tasks of these environments."""
-    kind, names = _patterns(view) if by == "pattern" else _tool_sets(view)
+    # The same whatever the filter is.
+    kind, names = view.kept.of(f"kinds by {by}", view.version, lambda: KINDS[by](view))
+    visited = view.kept.of("visits of nodes", view.version, lambda: view.query(
+        f"SELECT v.step, node FROM {_visits(view)} v JOIN tasks USING (env, task) ORDER BY v.step, node"
+    ))  # fmt: skip
     order = {env: i for i, env in enumerate(view.env_names())}
     if envs:
         inside = np.isin(view.env_index(), [order[env] for env in envs if env in order])
@@ -52,9 +56,8 @@ def kinds_reached(view: RunView, by: KindBy = "pattern", envs: tuple[str, ...] =
         tasks = int(inside.sum())
     else:
         tasks = len(kind)
-    seen = view.query(f"SELECT v.step, node FROM {_visits(view)} v JOIN tasks USING (env, task) ORDER BY v.step, node")
-    node = seen["node"].to_numpy(dtype=np.int64)
-    seen["kind"] = kind[node] if len(node) else np.zeros(0, dtype=np.int64)
+    node = visited["node"].to_numpy(dtype=np.int64)
+    seen = visited.assign(kind=kind[node] if len(node) else np.zeros(0, dtype=np.int64))
     sizes = np.bincount(kind[kind >= 0], minlength=len(names)).astype(np.int64)
     return Kinds(
         by=by,
@@ -93,6 +96,9 @@ def _tool_sets(view: RunView) -> tuple[NDArray[np.int64], list[str]]:
     return kind, [_tools_text(tools) for tools in place]
 
 
+KINDS = {"pattern": _patterns, "tools": _tool_sets}
+
+
 def _tools_text(tools: tuple[str, ...]) -> str:
     rest = f" and {len(tools) - MOST_TOOLS} more" if len(tools) > MOST_TOOLS else ""
     return ", ".join(tools[:MOST_TOOLS]) + rest
@@ -114,8 +120,9 @@ def _table(
     out["ratio"] = (out["visits"] / out["expected"]).where(out["expected"] > 0)
     for column, found in (("first_step", inside["step"].min()), ("last_step", inside["step"].max())):
         out[column] = found.reindex(out["at"]).astype("Int64")
-    got = view.query("SELECT node, count(*) n, count(*) FILTER (mixed) mixed FROM groups JOIN tasks USING (env, task) "
-                     "GROUP BY node")  # fmt: skip
+    got = view.kept.of("groups of nodes", view.version, lambda: view.query(
+        "SELECT node, count(*) n, count(*) FILTER (mixed) mixed FROM groups JOIN tasks USING (env, task) GROUP BY node"
+    ))  # fmt: skip
     of = kind[got["node"].to_numpy(dtype=np.int64)]
     for column, weights in (("groups", got["n"]), ("mixed", got["mixed"])):
         sums = np.bincount(of[of >= 0], weights.to_numpy(dtype=float)[of >= 0], minlength=len(names))

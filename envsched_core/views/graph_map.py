@@ -8,7 +8,6 @@ What is left out is counted. Maps of environments, for catalogues too large to d
 from __future__ import annotations
 
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import msgspec
 import numpy as np
@@ -310,20 +309,16 @@ def _opened(places: NDArray[np.float64], home: NDArray[np.bool_]) -> NDArray[np.
 
 
 def _all_places(view: RunView, graph: DualRelationGraph, placed: Indices) -> NDArray[np.float64]:
-    """Positions of `placed` by one graph, remembered until other tasks or another graph are asked for."""
-    key = (graph.version, placed.tobytes())
-    kept = _REMEMBERED.get(view)
-    if kept is None or kept[0] != key:
+    """Positions of `placed` by one graph, kept until other tasks or another graph are asked for."""
+
+    def make() -> NDArray[np.float64]:
         env = view.env_index()[placed]
         middle = int(np.bincount(env).argmax()) if len(placed) else -1
         within, cross = _among(graph.within, placed), _among(graph.cross, placed)
-        kept = key, layout(env, within, cross, middle) if len(placed) else np.zeros((0, 2))
-        _REMEMBERED[view] = kept
-    return kept[1]
+        return layout(env, within, cross, middle) if len(placed) else np.zeros((0, 2))
 
-
-_REMEMBERED: WeakKeyDictionary[RunView, tuple[tuple[int, bytes], NDArray[np.float64]]] = WeakKeyDictionary()
-"""The last layout of all tasks of a run: every step asks for it again."""
+    # Every step asks for the same places again.
+    return view.kept.of("places", (graph.version, placed.tobytes()), make)
 
 
 def _ties_among(graphs: list[DualRelationGraph], placed: Indices) -> tuple[sparse.csr_array, sparse.csr_array]:
@@ -339,9 +334,12 @@ def _ties_among(graphs: list[DualRelationGraph], placed: Indices) -> tuple[spars
 
 def _bare(view: RunView, nodes: Indices, centre: Indices, step: int | None, version: int | None) -> GraphMap:
     """A map without edges: there is no graph, or a task came after it."""
-    empty = sparse.csr_array((len(nodes), len(nodes)))
-    env = view.env_index()[nodes]
-    places = layout(env, empty, empty, int(env[0])) if len(nodes) else np.zeros((0, 2))
+    empty, env = sparse.csr_array((len(nodes), len(nodes))), view.env_index()[nodes]
+    places = (
+        view.kept.of("bare places", env.tobytes(), lambda: layout(env, empty, empty, int(env[0])))
+        if len(nodes)
+        else np.zeros((0, 2))
+    )
     graph = view.graph(version)
     found = _map(view, graph, nodes, centre, step, NO_EDGES, _Totals(len(centre)), places)
     return msgspec.structs.replace(found, absent="" if graph is not None else absence(view, version))

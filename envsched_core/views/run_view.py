@@ -27,7 +27,7 @@ from envsched_core.store import Located, Manifest, Problem, RunReader, StepScore
 
 from .gaps import Numbers
 from .intake import Intake
-from .kept import Kept
+from .kept import Kept, Past
 from .soundness import graph_fault, out_of_range, scores_fault
 from .tables import create, insert, task_row, unpack
 
@@ -125,6 +125,7 @@ class RunView:
         self._envs: dict[str, int] = {}
         self._env_of: NDArray[np.int64] = np.zeros(0, dtype=np.int64)
         self._means: dict[int, NDArray[np.float64]] = {}
+        self._scores: Past[StepScores] = Past()
         self.numbers = Numbers()
         """Whether the event numbers go on by one."""
         self._refused: list[Problem] = []
@@ -266,18 +267,16 @@ class RunView:
         """What could not be read, and how old the newest event is."""
         files = list((self.path / "events").glob("*.jsonl"))
         newest = max((file.stat().st_mtime for file in files), default=0.0)
+        unreadable = [Problem(file, 0, 0, fault) for file, fault in self._faults.copy().items() if fault]
         return Health(
             events=sum(self._intake.kinds.values()),
-            problems=(*self.reader.problems, *self._refused, *self._unreadable_files()),
+            problems=(*self.reader.problems, *self._refused, *unreadable),
             unknown=sum(self.reader.unknown_kinds.values()),
             torn_bytes=self.reader.torn_bytes,
             duplicates=self._intake.duplicates,
             age=max(time.time() - newest, 0.0),
             last_step=self._intake.last_step,
         )
-
-    def _unreadable_files(self) -> list[Problem]:
-        return [Problem(file, 0, 0, fault) for file, fault in self._faults.copy().items() if fault]
 
     def steps(self) -> list[int]:
         """Steps with a decision, else (a log without decisions) with observed groups; in order."""
@@ -288,21 +287,24 @@ class RunView:
 
     def decisions(self, step: int) -> tuple[Decision, ...]:
         """The asks of a step in order, as they were written."""
-        rows = self._connection.cursor().execute(
-            "SELECT payload FROM decisions WHERE step = ? ORDER BY decision", [step]
-        )
-        return tuple(unpack(payload) for (payload,) in rows.fetchall())
+        sql = "SELECT payload FROM decisions WHERE step = ? ORDER BY decision"
+        return tuple(unpack(payload) for (payload,) in self._connection.cursor().execute(sql, [step]).fetchall())
 
     def scores(self, step: int) -> StepScores | None:
         """Score, rank and outcome of every task at a step; None when they were not kept or cannot be read."""
+        if (known := self._scores.get(step)) is not None:
+            return known
         file = f"scores/{step}.npz"
         try:
             found = self.reader.scores(step)
         except DamagedError as error:
             self._faults[file] = str(error)
             return None
-        self._faults[file] = scores_fault(found, len(self._specs)) if found is not None else ""
-        return None if self._faults[file] else found
+        self._faults[file] = fault = scores_fault(found, len(self._specs)) if found is not None else ""
+        # The last step's file may still be replaced by a further ask.
+        if found is not None and not fault and step != self._intake.last_step:
+            self._scores.put(step, found, sum(array.nbytes for array in found[1:]))
+        return None if fault else found
 
     def scored_steps(self) -> list[int]:
         """Steps whose scores were kept, lowest first."""
@@ -319,7 +321,7 @@ class RunView:
         counts = np.bincount(env, minlength=len(self._envs))
         sums = np.bincount(env, weights=scores.variance[: len(env)], minlength=len(self._envs))
         means = np.where(counts > 0, sums / np.maximum(counts, 1), np.nan)
-        if step != self._intake.last_step:  # the last step's file may still be replaced by a further ask
+        if step != self._intake.last_step:  # as with the scores
             self._means[step] = means
         return means
 
