@@ -1,12 +1,13 @@
 """Rows read in blocks give the same run as rows read one by one."""
 
 import json
+from time import process_time
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from envsched_core.importers import ImportOptions, blocks, driver, grouping, import_run
+from envsched_core.importers import ImportOptions, blocks, driver, grouping, import_log, import_run
 from envsched_core.importers.formats import read_in_blocks, reader_of
 
 ids = st.sampled_from(["a", "b", " a", 1, 7])
@@ -105,6 +106,27 @@ def test_an_odd_value_is_read_as_ever(tmp_path, column):
         whole["metrics"] = {"u": 1}
         rows = [json.dumps(row) for row in (*[whole] * 5, whole | {column: value}, *[whole] * 5)]
         assert_same_run(folder, "\n".join(rows).encode(), None, blocks.BLOCK_BYTES)
+
+
+def test_what_a_task_asks_is_what_its_first_rows_say(tmp_path):
+    """A later group's prompt must not go before that of an earlier row, nor a row with tools alone lose the prompt."""
+    told = [("a", None, None), ("a", "one", None), ("b", "two", None), ("b", "", ["f"]), ("c", "one", ["g"])]
+    rows = [
+        {"env": "e", "task_id": "t", "reward": 0.5, "group_id": group, "prompt": prompt, "tools": tools}
+        for group, prompt, tools in told * 4
+    ]
+    content = "".join(json.dumps(row) + "\n" for row in rows).encode()
+    assert_same_run(tmp_path, content, None, blocks.BLOCK_BYTES)
+    task = import_log([tmp_path / "log.jsonl"]).tasks[0]
+    assert (task.text, [tool.name for tool in task.tools]) == ("one", ["f"])
+
+
+def test_lines_that_are_no_rows_cost_time_by_their_number(tmp_path):
+    log = tmp_path / "log.jsonl"
+    log.write_text('{"env": "e", "task_id": "t", "reward": 1}\n' * 20 + "\n" * 100_000)
+    start = process_time()
+    assert import_log([log]).report.rows == 20
+    assert process_time() - start < 2, "it took seconds when all that was left of a block was copied at each"
 
 
 def test_a_plain_log_is_read_in_blocks(tmp_path, monkeypatch):

@@ -116,6 +116,7 @@ def test_a_zip_is_told_by_the_names_in_it(tmp_path):
         ([{"step": 1, "data": {"critic/score/mean": 0.1}}], "metrics of a training run"),
         ([{"mean/reward": 0.1, "max/reward": 0.2}], "summed up by task"),
         ([{"env": "e", "config": {}}], "a list of environments"),
+        ([{"env": "e", "num_examples": 5, "rollouts_per_example": 3}], "settings of an evaluation"),
     ],
 )
 def test_a_file_that_is_no_log_is_told_for_what_it_is(tmp_path, rows, said):

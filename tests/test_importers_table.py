@@ -3,6 +3,7 @@
 import gzip
 import json
 import re
+import tracemalloc
 from pathlib import Path
 
 import duckdb
@@ -156,6 +157,20 @@ def test_a_missing_column_is_named_with_the_remedy(tmp_path, fields, named):
 def test_a_mapped_column_that_is_not_there_is_named(tmp_path):
     with pytest.raises(LogFormatError, match=r"no column 'scroe' .*reward=scroe.*env, task_id, reward"):
         read(lines(tmp_path, row()), mapping={"reward": "scroe"})
+
+
+def test_prompts_that_serve_as_ids_are_not_kept(tmp_path):
+    path = tmp_path / "log.jsonl"
+    rows = [{"env": "e", "asked": f"{task} {'x' * 100_000}", "reward": r} for task in range(60) for r in (0, 1)]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    del rows
+    options = ImportOptions(mapping={"task": "asked"})
+    import_log([path], options)  # what is loaded once
+    tracemalloc.start()
+    assert import_log([path], options).report.group_sizes == ((2, 60),)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 30 * 100_000
 
 
 def test_an_unknown_field_in_map_is_refused(tmp_path):

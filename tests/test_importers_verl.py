@@ -1,5 +1,6 @@
 """verl dumps of both trainers, and the transcripts that both they and TRL decode from tokens."""
 
+import gzip
 import json
 import shutil
 from pathlib import Path
@@ -100,6 +101,15 @@ def test_the_same_session_twice_counts_once(tmp_path):
     path = tmp_path / "40.jsonl"
     path.write_text((NEW / "40.jsonl").read_text() * 2)
     assert read(path).report.repeats == 8
+
+
+def test_a_torn_packed_dump_keeps_what_came_before(tmp_path):
+    path = tmp_path / "40.jsonl.gz"
+    lines = (NEW / "40.jsonl").read_bytes() * 200
+    path.write_bytes(gzip.compress(lines)[:-200])
+    report = read(path).report
+    assert report.kept > 0
+    assert report.drop_reasons["the packed file ends early"] == 1
 
 
 def test_one_prompt_with_two_answers_is_told(tmp_path):

@@ -164,11 +164,12 @@ class Shape:
         if not _is_utf8(lines):  # what is passed over is not looked at
             yield lines, None
             return
-        start = 0
+        start, bodies = 0, [line for _, line in lines]
         while start < len(lines):
             found: list[Any] = []
+            rest = map(bodies.__getitem__, range(start, len(bodies)))
             with suppress(msgspec.DecodeError, RecursionError, TypeError):  # TypeError: a line that was too long
-                found.extend(map(self.decode, [line for _, line in lines[start:]]))  # type: ignore[arg-type]
+                found.extend(map(self.decode, rest))  # type: ignore[arg-type]
             part = lines[start : start + max(len(found), FEWEST)]
             yield part, self._block(part, found) if len(found) >= FEWEST else None
             start += len(part)

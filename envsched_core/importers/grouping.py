@@ -206,7 +206,7 @@ class Groups:
     def _told(self, row: Row, group: int, task: int) -> None:
         """Whether a row agrees with its group and task on what was asked, and what it adds to the task."""
         prompt = hash(row.text) if row.text else 0
-        self._same_task(row, prompt, task)
+        self._fill(task, row, prompt)
         elsewhere = group != self._task_group[task]
         if elsewhere and prompt and self._task_prompt[task] and prompt != self._task_prompt[task]:
             self.changed_prompts.add(task)
@@ -239,24 +239,31 @@ class Groups:
         self.offset.extend(offsets)
 
     def _task(self, row: Row, prompt: int) -> int:
-        """The row's task, with what earlier rows left open filled in."""
+        """The row's task."""
         index = self._task_index.setdefault((row.env, row.task), len(self.tasks))
         if index == len(self.tasks):
             self.tasks.append(self._spec(row))
             self.text_known.append(row.text_known)
             self._task_prompt.append(prompt)
             self._task_group.append(len(self))
-            return index
-        return self._same_task(row, prompt, index)
-
-    def _same_task(self, row: Row, prompt: int, index: int) -> int:
-        """A task that is known already: what a row adds to it."""
-        known = self.tasks[index]
-        if (row.text and not known.text) or (row.tools and not known.tools):
-            self.tasks[index] = self._spec(row)
-            self._task_prompt[index] = prompt
-        self.text_known[index] |= row.text_known
         return index
+
+    def _fill(self, task: int, row: Row, prompt: int) -> None:
+        """Add what earlier rows of a task left open."""
+        known = self.tasks[task]
+        if (row.text and not known.text) or (row.tools and not known.tools):
+            more = self._spec(row)
+            self.tasks[task] = TaskSpec(
+                known.env,
+                known.task,
+                known.text or more.text,
+                known.tools or more.tools,
+                known.state or more.state,
+                known.verifier or more.verifier,
+                more.calls if known.calls is None else known.calls,
+            )
+            self._task_prompt[task] = self._task_prompt[task] or prompt
+        self.text_known[task] |= row.text_known
 
     def _spec(self, row: Row) -> TaskSpec:
         """A task as one row shows it; equal tool lists are kept once."""

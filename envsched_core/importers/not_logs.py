@@ -55,6 +55,10 @@ def _run_settings(head: Head) -> bool:
     return {"environments", "rollouts_per_example", "batch_size"} <= set(head.keys)
 
 
+def _evaluation_settings(head: Head) -> bool:
+    return {"num_examples", "rollouts_per_example"} <= set(head.keys)
+
+
 def _plain_text(head: Head) -> bool:
     return head.kind == "csv" and len(head.keys) == 1
 
@@ -67,6 +71,7 @@ KINDS: tuple[tuple[Callable[[Head], bool], str], ...] = (
     (_training_metrics, "metrics of a training run by step, no rollouts"),
     (_environments, "a list of environments, no tasks"),
     (_run_settings, "settings of a training run, no rollouts: those are in the files beside it"),
+    (_evaluation_settings, "settings of an evaluation, no rollouts: its results are in the file beside it"),
     (
         _without_prompts,
         "NeMo-RL's data of a step, which names no prompt: groups cannot be told; NeMo-Gym's rollouts can",

@@ -123,20 +123,18 @@ def _has_reward(columns: Columns, options: ImportOptions) -> bool:
 def read(source: Source, context: Context) -> Iterator[Row | Drop]:
     """Every row of a table."""
     table = _Table(context)
-    head = table.head(source)
-    found = records(source, head.kind, table.used(head.keys))
-    yield from as_rows(found, source, table.row, Identity(source, context))
-    table.remark(source)
+    yield from _one_by_one(source, context, table, table.head(source))
 
 
 def read_in_blocks(source: Source, context: Context) -> Iterator[Row | Drop | Block]:
     """Every row of a table, in blocks as far as its lines are plain."""
-    shape = shape_of(source, head_of(source.path), context, Work(SIMPLE, ended))
+    table = _Table(context)
+    head = table.head(source)
+    shape = shape_of(source, head, context, Work(SIMPLE, ended))
     if shape is None:
-        yield from read(source, context)
+        yield from _one_by_one(source, context, table, head)
         return
-    table, identity = _Table(context), Identity(source, context)
-    table.head(source)
+    identity = Identity(source, context)
     for lines in lines_of(source):
         for part, block in shape.parts(lines):
             if block is not None:
@@ -144,6 +142,13 @@ def read_in_blocks(source: Source, context: Context) -> Iterator[Row | Drop | Bl
                 yield block
             else:
                 yield from as_rows(json_lines(source, part), source, table.row, identity)
+    table.remark(source)
+
+
+def _one_by_one(source: Source, context: Context, table: _Table, head: Head) -> Iterator[Row | Drop]:
+    """The rows of a table that begins like `head`."""
+    found = records(source, head.kind, table.used(head.keys))
+    yield from as_rows(found, source, table.row, Identity(source, context))
     table.remark(source)
 
 

@@ -199,7 +199,7 @@ class Memo:
         found = self._known.get(value)
         if found is None:
             found = name(value)
-            if len(self._known) < self.most:
+            if len(self._known) < self.most and len(value) <= LONGEST_NAME:  # prompts that are ids would fill memory
                 self._known[value] = found
         return found
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from functools import cached_property
 from pathlib import PurePosixPath
 from typing import Any
@@ -23,6 +24,7 @@ from .base import Carries, Context, Drop, ImportOptions, Row, RowError, as_rows
 from .fields import FIELDS
 from .files import Head, Source, records
 from .identity import Identity
+from .packed import TORN
 from .transcripts import asked_of, calls_in, spoken, tools_in
 from .values import floats, name, reward, text, whole
 
@@ -162,16 +164,17 @@ def _last_outputs(source: Source) -> dict[tuple[str, str], int]:
     done, source.done = source.done, source.start
     last: dict[tuple[str, str], int] = {}
     decoder = msgspec.json.Decoder(_Uid)
-    for _, line in source.lines():
-        if line is None or b'"uid"' not in line:
-            continue
-        try:
-            uid = decoder.decode(line).uid
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            continue  # reading drops this row and says so
-        found = UID.fullmatch(uid) if isinstance(uid, str) else None
-        if found:
-            session = (found.group(1), found.group(2))
-            last[session] = max(last.get(session, 0), int(found.group(3)))
+    with suppress(*TORN):  # reading says that the packed file ends early
+        for _, line in source.lines():
+            if line is None or b'"uid"' not in line:
+                continue
+            try:
+                uid = decoder.decode(line).uid
+            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+                continue  # reading drops this row and says so
+            found = UID.fullmatch(uid) if isinstance(uid, str) else None
+            if found:
+                session = (found.group(1), found.group(2))
+                last[session] = max(last.get(session, 0), int(found.group(3)))
     source.done = done
     return {session: number for session, number in last.items() if number}

@@ -31,7 +31,7 @@ def _catalogue(report: ImportReport) -> list[str]:
 
 def _rows(report: ImportReport) -> list[str]:
     files = report.files[0] if len(report.files) == 1 else f"{len(report.files)} files"
-    counts = f"{report.rows:,} rows, {report.kept:,} kept, {report.dropped:,} dropped"
+    counts = f"{counted(report.rows, 'row')}, {report.kept:,} kept, {report.dropped:,} dropped"
     return [f"{files} ({', '.join(report.formats)}): {counts}", *_dropped(report)]
 
 
@@ -47,17 +47,18 @@ def _groups(report: ImportReport) -> list[str]:
         f"{counted(report.environments, 'environment')}, {counted(report.tasks, 'task')}, "
         f"{counted(report.rollouts, 'rollout')}"
         + (f" ({report.missing:,} without a usable reward)" if report.missing else ""),
-        f"{report.groups:,} groups ({sizes}); usual size {report.usual_size}, {report.partial_groups:,} partial",
+        f"{counted(report.groups, 'group')} ({sizes}); usual size {report.usual_size}, "
+        f"{report.partial_groups:,} partial",
     ]
     if report.flat_groups is not None and report.flat_rollouts is not None:
         lines.append(
-            f"zero variance: {report.flat_groups:.1%} of the {report.comparable_groups:,} groups with two or more "
-            f"rewards, {report.flat_rollouts:.1%} of their rollouts"
+            f"zero variance: {report.flat_groups:.1%} of the {counted(report.comparable_groups, 'group')} with two or "
+            f"more rewards, {report.flat_rollouts:.1%} of their rollouts"
         )
     if report.steps is not None:
         lines.append(f"steps {report.steps[0]} to {report.steps[1]}")
     if report.repeats:
-        lines.append(f"{report.repeats:,} rollouts repeat an earlier one and were left out")
+        lines.append(f"{counted(report.repeats, 'rollout')} left out as repeats of earlier ones")
     return lines
 
 
@@ -71,7 +72,7 @@ def _range(item: RewardRange) -> str:
     if item.low is None:
         return f"  {item.env}: no reward"
     span = f"{item.low:g} to {item.high:g}"
-    return f"  {item.env}: rewards {span} ({item.kind}), mean {item.mean:.3f}, {item.rollouts:,} rollouts"
+    return f"  {item.env}: rewards {span} ({item.kind}), mean {item.mean:.3f}, {counted(item.rollouts, 'rollout')}"
 
 
 def _remarks(report: ImportReport) -> list[str]:
