@@ -207,8 +207,10 @@ def waterfall(terms: Mapping[str, float], score: float, cutoff: float | None) ->
         )  # fmt: skip
         figure.update_layout(margin={"t": 26})
     reached = np.cumsum(values[:-1]) if len(values) > 1 else np.zeros(1)
-    figure.update_xaxes(title="score units", range=axis_room(0.0, score, cutoff or 0.0, *reached))
-    return figure
+    low, high = axis_room(0.0, score, cutoff or 0.0, *reached)
+    falls = [end for end, value in zip(reached, shown.values(), strict=False) if value < 0]  # written left of its end
+    low = min([low, *(end - 0.2 * (high - low) for end in falls)])
+    return figure.update_xaxes(title="score units", range=[low, high])
 
 
 def evidence_split(shares: Mapping[str, float]) -> go.Figure:

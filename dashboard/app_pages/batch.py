@@ -108,8 +108,8 @@ def _change(run: Run, step: int, frame: Frame) -> None:
 def change_sentence(found: BatchChange) -> str:
     """How many tasks stayed, came and left."""
     return (
-        f"{words.count(found.kept)} tasks were picked at both steps, {words.count(found.entered)} entered and "
-        f"{words.count(found.left)} left; {words.count(found.first_time)} were picked for the first time in the run."
+        f"Tasks picked at both steps: {words.count(found.kept)}; entered: {words.count(found.entered)}; "
+        f"left: {words.count(found.left)}; picked for the first time in the run: {words.count(found.first_time)}."
     )
 
 
