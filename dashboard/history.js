@@ -5,11 +5,28 @@
 // live fragment that crosses a click or a Back on its way can bring the page just left, or an empty one, with nothing
 // running: then the address is followed once more, as if the reader had come back to it. A tick that is sent behind a
 // click in the menu can take its page away in the same way: then the click is made once more.
+//
+// What a part of the page just left still tells the server behind the click, such as a chart that comes into view, is
+// kept back until the new page speaks. It would be answered in the name of the old page; Streamlit's client then
+// empties the new one, and its next part, whose place is gone, ends the client: a white page. Should that happen all
+// the same, the page is loaded anew from its address, which holds the run, the step and the filters.
 if (!window.envschedHistory) {
   window.envschedHistory = true;
-  const TRIES = 3, LOOK_MS = 1000, MENU = "[data-testid=stSidebarNav] a";
+  const TRIES = 3, LOOK_MS = 1000, LEAVE_MS = 5000, AGAIN_MS = 60000, MENU = "[data-testid=stSidebarNav] a";
+  const PAGE = /\x1a\x20([0-9a-f]{32})(?:\x22\x00)?(\x2a)?/;  // in a message's bytes: its page; if a part's, a mark
   const push = history.pushState.bind(history);
   let acted = false, back = null, tries = TRIES, empty = 0, wanted = null, missed = 0;
+
+  const send = WebSocket.prototype.send, text = new TextDecoder("latin1");
+  let page = null, leaving = 0;
+  WebSocket.prototype.send = function (told) {
+    const [, of, part] = (ArrayBuffer.isView(told) && PAGE.exec(text.decode(told))) || [];
+    if (part && of !== page && performance.now() < leaving) return;
+    if (part) leaving = 0;
+    else if (of && page !== null && of !== page) leaving = performance.now() + LEAVE_MS;
+    page = of ?? page;
+    send.call(this, told);
+  };
 
   const follow = () => {
     if (tries <= 0) return;
@@ -35,6 +52,10 @@ if (!window.envschedHistory) {
   };
   setInterval(() => {
     const app = document.querySelector("[data-testid=stApp]");
+    if (app === null && Date.now() - (sessionStorage.getItem("envschedAgain") ?? 0) > AGAIN_MS) {
+      sessionStorage.setItem("envschedAgain", Date.now());
+      location.reload();
+    }
     const idle = app !== null && app.getAttribute("data-test-script-state") === "notRunning";
     empty = idle && document.querySelector("[data-testid=stMain] h1") === null ? empty + 1 : 0;
     if (empty > 1) { empty = 0; follow(); }

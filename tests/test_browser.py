@@ -188,3 +188,32 @@ def test_a_click_in_the_menu_that_was_lost_is_made_once_more(site, watch):
     page.go_back()
     expect(page.locator("h1")).to_contain_text("Overview", timeout=15_000)
     sound(watch)
+
+
+def test_what_the_page_just_left_still_tells_is_kept_back(site, watch):
+    """Answered behind the click it would empty the new page, whose next part would end Streamlit's client."""
+    watch.page.add_init_script(
+        "const send = WebSocket.prototype.send; WebSocket.prototype.send = function (told) {"
+        " if (window.late) return void setTimeout(() => send.call(this, told), window.late);"
+        " if (!window.left) Object.assign(window, {socket: this, told}); send.call(this, told); }"
+    )
+    page = watch.open(site.url("?run=demo&live=false"), "Overview")
+    page.get_by_text("Show as table").first.click()  # the last thing told: by a part
+    expect(page.get_by_test_id("stExpander").get_by_text("CSV")).to_be_visible()
+    watch.settle()
+    page.evaluate(
+        "() => { window.left = true;"
+        " [...document.querySelectorAll('[data-testid=stSidebarNav] a')].find(a => a.pathname === '/batch').click();"
+        " socket.send(told); window.late = 800; setTimeout(() => { window.late = 0; }, 800); }"
+    )
+    expect(page.locator("h1")).to_contain_text("Batch", timeout=15_000)
+    watch.reach("composition")
+    expect(page.locator("h1")).to_contain_text("Batch")
+    sound(watch)
+
+
+def test_a_page_that_ended_is_loaded_anew(site, watch):
+    page = watch.open(site.url("batch?run=demo&step=2&live=false"), "Batch")
+    page.evaluate("document.getElementById('root').replaceChildren()")
+    expect(page.locator("h1")).to_contain_text("Batch of step 2", timeout=15_000)
+    sound(watch)
