@@ -27,6 +27,7 @@ __all__ = [
     "logit_parts",
     "mark_step",
     "quota_hits",
+    "rival_outcomes",
     "rivals",
     "step_axis",
     "steps",
@@ -246,6 +247,12 @@ def logit_parts(names: Sequence[str], values: Sequence[float]) -> go.Figure:
     return figure
 
 
+def rival_outcomes(table: pd.DataFrame, cutoff: float | None) -> list[str]:
+    """How each task of a table of rivals ended, in words."""
+    margins = [None if cutoff is None else score - cutoff for score in table["score"]]
+    return [words.outcome(code, margin) for code, margin in zip(table["outcome"], margins, strict=True)]
+
+
 def rivals(table: pd.DataFrame, cutoff: float | None) -> go.Figure:
     """Scores of the tasks just above and below one task; the task itself is outlined."""
     figure = empty_figure(70 + 26 * len(table), yaxis={"autorange": "reversed"}, showlegend=False)
@@ -256,11 +263,11 @@ def rivals(table: pd.DataFrame, cutoff: float | None) -> go.Figure:
     figure.add_bar(
         x=table["score"], y=names, orientation="h",
         marker={"color": colours, "line": {"width": widths, "color": VERMILION}},
-        text=[words.outcome(code) for code in table["outcome"]], textposition="auto",
+        text=rival_outcomes(table, cutoff), textposition="auto",
         hovertemplate="%{y}<br>score %{x:.4f}<br>%{text}<extra></extra>",
     )  # fmt: skip
     if cutoff is not None:
-        figure.add_vline(x=cutoff, line={"dash": "dash", "width": 2, "color": PURPLE})
+        figure.add_vline(x=cutoff, line={"dash": "dash", "width": 2, "color": PURPLE}, layer="below")
     figure.update_xaxes(title="score")
     return figure
 

@@ -6,6 +6,8 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from envsched_core.explanation import ties
+
 from . import words
 
 __all__ = [
@@ -13,6 +15,7 @@ __all__ = [
     "change",
     "difference_sentence",
     "headline_sentence",
+    "lacking_sentence",
     "setting",
     "smallest_sentence",
     "what_if_sentence",
@@ -80,7 +83,7 @@ def difference_sentence(row: Mapping[str, Any]) -> str:
     share = row["figure"] in COUNTED_SHARES
     if math.isnan(gap):
         return "No step tells it of both runs, so there is no difference to show."
-    said = f"On the {words.count(steps)} {'step' if steps == 1 else 'steps'} of both, A - B is {_signed(gap, share)}"
+    said = f"On the {words.several(steps, 'step')} of both, A - B is {_signed(gap, share)}"
     if steps < 2:
         return f"{said}; one step has no interval."
     said += f" (95 % {_signed(low, share)} to {_signed(high, share)})"
@@ -101,11 +104,12 @@ def _signed(value: float, share: bool) -> str:
 def what_if_sentence(*, step: int, stay: int, before: int, after: int) -> str:
     """How much of a batch the changed settings exchange."""
     if stay == before == after:
-        return f"Under these settings step {step} picks the same {words.count(before)} tasks."
+        return f"Under these settings step {step} picks the same {words.several(before, 'task')}."
     enter, leave = after - stay, before - stay
     return (
-        f"Under these settings step {step} picks {words.count(enter)} other tasks: {words.count(enter)} enter, "
-        f"{words.count(leave)} leave and {words.count(stay)} of {words.count(before)} stay."
+        f"Under these settings step {step} picks {words.several(enter, 'other task')}: "
+        f"{words.several(enter, 'enters', 'enter')}, {words.several(leave, 'leaves', 'leave')} and "
+        f"{words.count(stay)} of {words.count(before)} stay."
     )
 
 
@@ -127,9 +131,21 @@ def smallest_sentence(*, picked: bool, barred: str, changes: int, first: str, le
     if barred:
         return f"No weight or quota picks it at this step: {words.outcome(barred).split(' ', 1)[-1]}."
     if not changes:
-        return f"No single setting picks it, not even the pin; the step was decided {words.count(tried)} times."
-    others = f"{words.count(leave)} {'pick leaves' if leave == 1 else 'picks leave'} for it"
+        return f"No single setting picks it, not even the pin; the step was decided {words.several(tried, 'time')}."
+    others = f"{words.several(leave, 'pick leaves', 'picks leave')} for it"
     return (
         f"Smallest change found: {first}; {others}. Confirmed by deciding the step again with it "
-        f"({words.count(tried)} trials in all)."
+        f"({words.several(tried, 'trial')} in all)."
+    )
+
+
+def lacking_sentence(*, score: float | None, cutoff: float | None) -> str:
+    """What a score lacks to the cut-off; empty where nothing is known, or nothing lacks."""
+    if score is None or cutoff is None or not score < cutoff:
+        return ""
+    if ties(cutoff - score):
+        return "Its score is tied with the cut-off; lots were drawn."
+    return (
+        f"Its score would have to rise by {words.number(cutoff - score)}, from {words.number(score)} to the cut-off "
+        f"{words.number(cutoff)}, as both stand in the record."
     )

@@ -356,7 +356,7 @@ def _line(run: Run, steps: list[int], *, polls: bool, grows: bool) -> Callable[[
         with st.container(horizontal=True, gap="small"):
             for state in named:
                 st.badge(state, color=COLOURS[state])
-        said = [f"{words.count(health.events)} events", f"last {words.age(health.age)}"]
+        said = [words.several(health.events, "event"), f"last {words.age(health.age)}"]
         if steps and health.last_step is not None:
             said.append(f"last step {health.last_step}")
         st.caption(" · ".join(said))

@@ -108,6 +108,7 @@ def _marks(*, environments: bool) -> list[str]:
         ]  # fmt: skip
     return [
         f"{line(GREY, 'solid')} within the environment", f"{line(VERMILION, 'dashed')} across environments",
-        f"{line(GREEN, 'solid')} evidence into the chosen task, with its share of the prediction",
+        f"{line(GREEN, 'solid')} evidence into the chosen task, with its share of the prediction "
+        "(dashed: from another environment)",
         f"{ring(BLUE)} picked at this step", f"{ring(VERMILION)} chosen", f"{ring(AMBER)} found",
     ]  # fmt: skip

@@ -21,7 +21,6 @@ from .loading import EnvironmentMap, GraphMap
 __all__ = ["Look", "environment_data", "short", "task_data"]
 
 RELATION_COLOURS = {"within": GREY, "cross": VERMILION}
-FLOW_COLOURS = {"within": GREEN, "cross": VERMILION}
 MANY = 400
 """Edges beyond which they are drawn thinner."""
 LABELLED = 40
@@ -181,13 +180,13 @@ def _is_faint(node: int, look: Look, near: set[int] | None, *, around: bool) -> 
 
 
 def _node_title(row: Any) -> str:
-    seen = f"{row.groups} groups observed"
+    seen = f"{words.several(row.groups, 'group')} observed"
     if row.groups and not pd.isna(row.last_step):
         seen += f", last at step {int(row.last_step)}"
     state = row.state if isinstance(row.state, str) else "not on record"
     return (
         f"{short(str(row.key), 120)}\npredicted variance {words.variance(row.variance)}, rank {words.count(row.rank)}\n"
-        f"{words.outcome(row.outcome)}; evidence: {state}\n{seen}; {row.ties} edges"
+        f"{words.outcome(row.outcome)}; evidence: {state}\n{seen}; {words.several(row.ties, 'edge')}"
     )
 
 
@@ -233,7 +232,7 @@ def _arrows(found: GraphMap, look: Look) -> list[dict[str, Any]]:
             "from": nodes[row.key],
             "to": look.selected,
             "cross": row.source == "cross",
-            "colour": FLOW_COLOURS[str(row.source)],
+            "colour": GREEN,
             "width": round(1.5 + 8.0 * float(row.share) ** 0.5, 2),
             "title": f"{row.share:.1%} of the predicted mean came from here\nedge weight {row.weight:.2f}, "
             f"mean reward {row.mean:.2f} over {row.rollouts:.1f} rollouts (aged)",
@@ -289,7 +288,7 @@ def environment_data(found: EnvironmentMap, look: Look) -> dict[str, Any]:
             "width": (thin * (0.5 + 5.5 * np.sqrt(edges["edges"] / most))).round(2).tolist(),
             "opacity": [1.0 if _edge_id(r.source, r.target) == look.edge else rest for r in _rows(edges)],
             "colour": [VERMILION] * len(edges),
-            "title": [f"{r.edges} cross edges, mean weight {r.weight:.2f}" for r in _rows(edges)],
+            "title": [f"{words.several(r.edges, 'cross edge')}, mean weight {r.weight:.2f}" for r in _rows(edges)],
         },
         "flow": [],
         "captions": [],
@@ -307,7 +306,8 @@ def _hit(look: Look, node: int) -> bool:
 
 def _environment_title(row: Any) -> str:
     return (
-        f"{short(str(row.env), 120)}\n{row.tasks} tasks, {row.seen} of them observed, {row.groups} groups\n"
+        f"{short(str(row.env), 120)}\n{words.several(row.tasks, 'task')}, {row.seen} of them observed, "
+        f"{words.several(row.groups, 'group')}\n"
         f"mean predicted variance {words.variance(row.variance)}; {row.picks} picked at this step\n"
-        f"{row.within} edges within, {row.cross} across"
+        f"{words.several(row.within, 'edge')} within, {row.cross} across"
     )

@@ -87,7 +87,7 @@ def _facts(run: Run, frame: Frame, key: str, found: GraphMap) -> None:
             f"Pattern: {row['pattern']}" if row["pattern"] != "unknown" else "Pattern: not known",
         ]
     tools = ", ".join(tool.name for tool in spec.tools[:8])
-    lines.append(f"{len(spec.tools)} tools: {tools}" if tools else "No tools known")
+    lines.append(f"{words.several(len(spec.tools), 'tool')}: {tools}" if tools else "No tools known")
     if spec.text:
         text = " ".join(spec.text[: 4 * FIRST].split())
         lines.append(text[:FIRST] + ("…" if len(text) > FIRST or len(spec.text) > 4 * FIRST else ""))
@@ -96,7 +96,7 @@ def _facts(run: Run, frame: Frame, key: str, found: GraphMap) -> None:
 
 def _seen(row: Any, step: int | None) -> str:
     when = "" if step is None else f" before step {step}"
-    text = f"{words.count(row['groups'])} groups observed{when}"
+    text = f"{words.several(row['groups'], 'group')} observed{when}"
     return text if pd.isna(row["last_step"]) else f"{text}, the last at step {int(row['last_step'])}"
 
 
@@ -210,7 +210,7 @@ def chosen_pair(found: EnvironmentMap, ends: tuple[int, int], opened: Choose) ->
         st.caption("That pair has no edge on this map.")
         return
     row = hits.iloc[0]
-    st.markdown(f"**{words.count(row['edges'])} cross edges, mean weight {row['weight']:.3f}**")
+    st.markdown(f"**{words.several(row['edges'], 'cross edge')}, mean weight {row['weight']:.3f}**")
     parts.plain_text(f"{names[ends[0]]}\n{names[ends[1]]}")
     with st.container(horizontal=True):
         st.button("Open the first", key="pair_source", on_click=lambda: opened(names[ends[0]]))

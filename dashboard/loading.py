@@ -51,6 +51,7 @@ from envsched_core.views import (
 )
 
 __all__ = [
+    "NEARLY_FLAT",
     "OUTCOME_CODES",
     "RUNS_VARIABLE",
     "STATES",
@@ -165,15 +166,18 @@ __all__ = [
     "trust",
     "unreadable_lines",
     "variance_grid",
+    "variance_means",
     "verify_run",
     "visit_balance",
     "visit_grid",
+    "visits_by_environment",
     "what_if",
     "what_if_settings",
 ]
 
 RUNS_VARIABLE = "ENVSCHED_RUNS"
 """Environment variable that names the folder of runs."""
+NEARLY_FLAT = views.NEARLY_FLAT
 OUTCOME_CODES = views.OUTCOME_CODES
 STATES = views.STATES
 
@@ -312,7 +316,9 @@ task_grid = _cached(views.task_grid)
 calibration_curve = _cached(views.calibration_curve)
 rank_correlations = _cached(views.rank_correlations)
 interval_coverage = _cached(views.interval_coverage)
+variance_means = _cached(views.variance_means)
 visit_grid = _cached(views.visit_grid)
+visits_by_environment = _cached(views.visits_by_environment)
 visit_balance = _cached(views.visit_balance)
 kinds_reached = _cached(views.kinds_reached)
 quota_use = _cached(views.quota_use)

@@ -6,9 +6,10 @@ import json
 import math
 from collections.abc import Mapping
 
-from envsched_core.explanation import SOURCE_WORDS, TERM_WORDS
+from envsched_core.explanation import SOURCE_WORDS, TERM_WORDS, ties
 
 __all__ = [
+    "GLOSSARY",
     "OUTCOMES",
     "SOURCES",
     "age",
@@ -21,6 +22,7 @@ __all__ = [
     "percent",
     "prediction_sentence",
     "reason",
+    "several",
     "signed",
     "size_note",
     "source",
@@ -46,6 +48,20 @@ OUTCOMES: dict[str, tuple[str, str]] = {
 }
 """Outcome code -> (sign, words): never told by colour alone."""
 
+
+GLOSSARY = {
+    "shadow price": "what one more pick of the environment would have gained at most, in score units; 0 where its "
+    "quota turned nobody away.",
+    "equivalent rollouts": "how much is known of a task: the prediction is as sure as if so many rollouts of the task "
+    "itself had been seen.",
+    "times its concentration": "the concentration says how alike the tasks of an environment are, as a number of "
+    "rollouts; trust times concentration is how many rollouts the environment's mean counts for.",
+    "nats": "the unit of log-likelihood: 1 nat more, and the rewards seen so far were 2.7 times as probable under the "
+    "prediction.",
+    "half-life": "the number of steps after which a reward counts half, since the policy has changed; none: all count "
+    "fully.",
+}
+"""Words of the decision page that are no everyday ones -> what they mean."""
 
 SOURCES = tuple(SOURCE_WORDS)
 """Sources of evidence, nearest first."""
@@ -87,6 +103,11 @@ def count(value: float | None) -> str:
     return f"{int(value):,}" if value < 1e7 else f"{value / 1e6:.1f} M"
 
 
+def several(n: float, one: str, many: str = "") -> str:
+    """A count with its noun, in the plural unless it is 1."""
+    return f"{count(n)} {one if n == 1 else many or f'{one}s'}"
+
+
 def age(seconds: float) -> str:
     """How long ago, in the largest fitting unit; short, since it stands in narrow boxes."""
     for size, unit in ((86_400, "d"), (3_600, "h"), (60, "min")):
@@ -105,11 +126,13 @@ def source(name: str) -> str:
     return SOURCE_WORDS.get(name, name.replace("_", " "))
 
 
-def outcome(code: str | None) -> str:
-    """Sign and words of an outcome code; a code not known here shows itself."""
+def outcome(code: str | None, margin: float | None = None) -> str:
+    """Sign and words of an outcome code; a code not known here shows itself. `margin`: score minus cut-off."""
     if not isinstance(code, str) or not code:
         return "not on record"
     sign, text = OUTCOMES.get(code, ("", code.replace("_", " ")))
+    if code == "below_cutoff" and margin is not None and ties(margin):
+        text = "tied; lots were drawn"
     return f"{sign} {text}".strip()
 
 
@@ -125,7 +148,8 @@ def reason(code: str, details: str) -> str:
     if code == "too_similar" and "similar_to" in found:
         return f"{text}: {found['similar_to']} ({_plain(found['similarity'])})"
     if code == "below_cutoff" and "margin" in found:
-        return f"{text} by {_plain(abs(float(found['margin'])))}"
+        margin = float(found["margin"])
+        return outcome(code, margin) if ties(margin) else f"{text} by {_plain(abs(margin))}"
     if code == "unavailable" and "reason" in found:
         return f"{text}: {found['reason']}"
     return text
@@ -140,27 +164,29 @@ def overview_sentence(
 ) -> str:
     """What the run amounts to, in one sentence."""
     if share is None:
-        return "Nothing was observed yet." if not picks else f"{count(picks)} picks wait for their results."
+        return "Nothing was observed yet." if not picks else f"{_waiting(picks)}."
     head = f"{percent(share)} of the observed groups had mixed rewards"
     if uniform is not None:
         times = f", {share / uniform:.2f} times" if uniform > 0 else ", against"
         head += f"{times} the {percent(uniform)} that uniform draws from the same tasks give"
     tail = f"{count(wasted)} of {count(rollouts)} rollouts went to groups whose rewards were all the same"
-    open_ones = f", and {count(waiting)} picks wait for their results" if waiting else ""
+    open_ones = f", and {_waiting(waiting)}" if waiting else ""
     return f"{head}; {tail}{open_ones}."
+
+
+def _waiting(picks: int) -> str:
+    return several(picks, "pick waits for its result", "picks wait for their results")
 
 
 def batch_sentence(*, step: int, picks: int, envs: int, draws: int, bound: int, mixed: int, answered: int) -> str:
     """What a batch is made of, in one sentence."""
-    text = (
-        f"Step {step} picked {count(picks)} tasks from {count(envs)} {'environment' if envs == 1 else 'environments'}"
-    )
+    text = f"Step {step} picked {several(picks, 'task')} from {several(envs, 'environment')}"
     if draws:
         text += f", {count(draws)} of them by uniform draws"
     if bound:
-        text += f"; {count(bound)} environment {'quota' if bound == 1 else 'quotas'} turned candidates away"
+        text += f"; {several(bound, 'environment quota')} turned candidates away"
     if answered:
-        return f"{text}; {count(mixed)} of the {count(answered)} observed groups had mixed rewards."
+        return f"{text}; {count(mixed)} of {several(answered, 'observed group')} had mixed rewards."
     return f"{text}; no result has come in yet."
 
 
@@ -179,7 +205,8 @@ def worth_sentence(totals: Mapping[str, float]) -> str:
     else:  # a factor below 1: cells visited more than usual
         text += f"; coverage took off {percent(-kinds['coverage'] / whole)}"
     cost = "low cost added" if kinds["cost"] > 0 else "high cost took off"
-    for kind, said in (("penalty", "similarity took off"), ("cost", cost), ("draw", "the draw added")):
+    draw = "the draw added" if kinds["draw"] > 0 else "the draw took off"
+    for kind, said in (("penalty", "similarity took off"), ("cost", cost), ("draw", draw)):
         if abs(kinds[kind]) > 0.005 * whole:
             text += f"; {said} {percent(abs(kinds[kind]) / whole)}"
     return text + "."
@@ -194,10 +221,14 @@ def prediction_sentence(*, mean: float, low: float, high: float, value: float, u
     )
 
 
-def standing_sentence(*, rank: int | None, score: float | None, cutoff: float | None, code: str, eligible: int) -> str:
+def standing_sentence(
+    *, rank: int | None, score: float | None, cutoff: float | None, code: str, eligible: int, spent: bool = False
+) -> str:
     """What the scores file alone says of a task: no terms, no evidence."""
-    place = f"rank {count(rank)} of {count(eligible)}" if rank else "no rank (it could not be picked)"
-    text = f"{outcome(code).split(' ', 1)[-1].capitalize()}: {place}, score {number(score)}"
+    why = ", since all its recorded groups had been drawn" if spent else ""
+    place = f"rank {count(rank)} of {count(eligible)}" if rank else f"no rank (it could not be picked{why})"
+    margin = None if cutoff is None or score is None else score - cutoff
+    text = f"{outcome(code, margin).split(' ', 1)[-1].capitalize()}: {place}, score {number(score)}"
     if cutoff is not None and score is not None:
         text += f" against a cut-off of {number(cutoff)}"
     return text + "."
@@ -207,14 +238,17 @@ def coverage_sentence(
     *, seen: int, tasks: int, envs_seen: int, envs: int, uniform_tasks: float | None, uniform_envs: float | None
 ) -> str:
     """How much was reached, against uniform draws."""
-    text = f"{count(seen)} of {count(tasks)} tasks and {count(envs_seen)} of {count(envs)} environments were reached"
+    reached = f"{count(seen)} of {several(tasks, 'task')}", f"{count(envs_seen)} of {several(envs, 'environment')}"
+    text = f"{reached[0]} and {reached[1]} were reached"
     if uniform_tasks is None or uniform_envs is None:
         return f"{text}."
-    return (
-        f"{text}; uniform draws are expected to reach {uniform_tasks:,.0f} tasks and {uniform_envs:,.0f} environments."
-    )
+    expected = several(round(uniform_tasks), "task"), several(round(uniform_envs), "environment")
+    return f"{text}; uniform draws are expected to reach {expected[0]} and {expected[1]}."
 
 
 def size_note(shown: int, total: int, what: str) -> str:
-    """How much of a whole is shown, never cut in silence; empty when all of it is."""
+    """How much of a whole is shown, never cut in silence; `what` begins with the plural of what is counted."""
+    if shown == total == 1:
+        first, *rest = what.partition(",")[0].split(" ")
+        return f"The only {' '.join([first.removesuffix('s'), *rest])}."
     return f"Showing {count(shown)} of {count(total)} {what}." if shown < total else f"All {count(total)} {what}."

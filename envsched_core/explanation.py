@@ -13,6 +13,7 @@ __all__ = [
     "explanation",
     "features_sentence",
     "logit_parts",
+    "ties",
     "trust_sentence",
     "verdict",
 ]
@@ -60,6 +61,13 @@ PART_WORDS = {
 """Kind of feature (features.py) -> words."""
 LITTLE = 0.05
 """Logits that move a mean reward by about one hundredth at most."""
+TIE = 1e-9
+"""Scores nearer to each other than this differ by the tie-break, or by rounding: lots decided."""
+
+
+def ties(margin: float) -> bool:
+    """Whether a score that is so far (score units) from the cut-off ties with it."""
+    return abs(margin) < TIE
 
 
 def verdict(candidate: Candidate, decision: Decision) -> str:
@@ -182,8 +190,10 @@ def _below(c: Candidate, d: Decision) -> str:
     if d.cutoff is None:
         return f"was not drawn at step {d.step}: every pick of this call was made without comparing scores."
     margin = _number(d.cutoff - c.score)
-    if d.cutoff - c.score < 1e-9:
-        return f"was not picked at step {d.step}: its score ties with the cut-off {_number(d.cutoff)}; lots were drawn."
+    if ties(d.cutoff - c.score):
+        return (
+            f"was not picked at step {d.step}: its score {_number(c.score)} is tied with the cut-off; lots were drawn."
+        )
     return (
         f"was not picked at step {d.step}: its score {_number(c.score)} was {margin} under the cut-off "
         f"{_number(d.cutoff)}; {_prediction(c)}."

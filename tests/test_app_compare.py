@@ -176,6 +176,7 @@ def test_the_smallest_change_is_found_on_demand(runs, monkeypatch):
     key = next(c.key for c in candidates if c.outcome == "below_cutoff")
     test = what_if(runs, monkeypatch, task=key)
     assert "Smallest change found" not in shown(test)
+    assert any(caption.value.startswith("Its score would have to rise by ") for caption in test.caption)
     test.button(key="smallest_button").click().run()
     assert "Confirmed by deciding the step again" in shown(sound(test))
 

@@ -64,10 +64,12 @@ def test_the_page_follows_the_step(runs, view, monkeypatch):
 def test_chosen_environments_are_all_the_page_is_about(runs, view, monkeypatch):
     test = visit(runs, monkeypatch, run="demo", env=["env1"])
     found = views.coverage(view, ("env1",))
-    assert f"{found.table['tasks'].iloc[-1]} of 12 tasks and 1 of 1 environments" in test.subheader[0].value
+    assert f"{found.table['tasks'].iloc[-1]} of 12 tasks and 1 of 1 environment were reached" in test.subheader[0].value
     assert "Only the 1 environment of the filter count" in captions(test)
     table = next(d.value for d in test.dataframe if "quota_hits" in d.value.columns)
     assert table["env"].tolist() == ["env1"]
+    whole = views.visits_by_environment(view).set_index("env")
+    assert table["ratio"].tolist() == [whole["ratio"]["env1"]]
     test.button(key="all_environments").click().run()
     assert test.multiselect(key="env").value == []
 
@@ -79,6 +81,14 @@ def test_kinds_of_tasks_and_the_window_are_chosen(runs, view, monkeypatch):
     assert "Over the last 10 steps to step 3" in captions(test)
     table = next(d.value for d in test.dataframe if "kind" in d.value.columns)
     assert table["visits"].tolist() == [32]
+
+
+def test_the_environment_with_fewest_visits_against_uniform_draws_comes_first(runs, view, monkeypatch):
+    test = visit(runs, monkeypatch, run="demo")
+    table = next(d.value for d in test.dataframe if "quota_hits" in d.value.columns)
+    assert table["env"].tolist() == views.visits_by_environment(view)["env"].tolist()
+    assert table["ratio"].is_monotonic_increasing
+    assert (table["visits"] / table["expected"]).tolist() == pytest.approx(table["ratio"].tolist())
 
 
 def test_quotas_are_told_in_numbers(runs, view, monkeypatch):

@@ -121,6 +121,21 @@ def test_every_colour_has_its_legend(graph, color, said):
     assert any(said in e.proto.body for e in test.get("html"))
 
 
+def test_evidence_has_the_colour_of_its_legend_whatever_the_relation(runs):
+    view = view_of(runs, "demo")
+    found = views.task_graph(view, 2)
+    nodes = found.nodes.set_index("key")["node"]
+    told = [c.key for c in view.decisions(2)[-1].candidates]
+    looks = [
+        graph_looks.Look("x", selected=int(nodes[key]), flow=views.evidence_flow(views.explained(view, 2, key)))
+        for key in told
+    ]
+    arrows = [arrow for look in looks for arrow in graph_looks.task_data(found, look)["flow"]]
+    assert {arrow["cross"] for arrow in arrows} == {False, True}
+    (colour,) = {arrow["colour"] for arrow in arrows}
+    assert f'{colour};vertical-align:middle"></b> evidence into the chosen task' in LEGEND
+
+
 def test_a_search_lists_what_it_found(graph):
     said = text_of(graph(find="family of 2"))
     assert "Found: 16" in said

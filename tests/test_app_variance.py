@@ -51,6 +51,19 @@ def test_the_page_judges_the_predictions_by_evidence_state(runs, monkeypatch):
     assert [set(t["state"]) & {"all picks"} for t in curve] == [{"all picks"}, set()]
 
 
+def test_the_headline_follows_the_filters(runs, monkeypatch):
+    view = opened(runs / "longer")
+    whole, one = views.variance_means(view), views.variance_means(view, views.Filters(environments=("env1",)))
+    told = views.summary(view)
+    assert list(whole.values()) == pytest.approx([told.predicted_variance, told.predicted_shown, told.mean_variance])
+    assert one != whole
+    said = visit(runs, monkeypatch, run="longer", env=["env1"]).subheader[0].value
+    assert said.startswith(f"Picks that pass the filters were predicted a mean variance of {one['predicted']:.3g},")
+    assert said.endswith(f"they showed {one['observed']:.3g}.")
+    log = visit(runs, monkeypatch, run="log", env=["env1"]).subheader[0].value
+    assert log.startswith("Observed groups of the chosen environments had")
+
+
 def test_filters_narrow_the_judgement_or_say_that_too_little_is_left(runs, monkeypatch):
     test = visit(runs, monkeypatch, run="longer", env=["env0", "env1"])
     assert "Observed picks that pass the filters" in captions(test)

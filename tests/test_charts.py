@@ -70,6 +70,10 @@ def test_a_waterfall_adds_up_to_the_score():
     assert figure.layout.shapes[0].x0 == 0.4
 
 
+def test_the_cut_off_does_not_strike_through_the_labels_of_the_bars():
+    assert charts.rivals(rivals(), 0.7).layout.shapes[0].layer == "below"
+
+
 def test_the_components_fetch_nothing_and_write_no_html():
     script = graph_view._script()
     assert "sourceMappingURL" not in script

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 from scheduler_checks import drive, invented_tasks, outcome
 
@@ -36,6 +37,14 @@ def test_every_candidate_has_a_sentence(scheduler) -> None:
             assert "None" not in sentence
             outcomes.add(c.outcome)
     assert {"selected", "uniform_draw", "below_cutoff"} <= outcomes
+
+
+def test_a_score_at_the_cutoff_is_tied(scheduler) -> None:
+    decision = scheduler.ask(6, step=0)
+    missed = next(c for c in decision.candidates if c.outcome == "below_cutoff")
+    tied = msgspec.structs.replace(missed, score=decision.cutoff - 2e-12)
+    assert "is tied with the cut-off; lots were drawn" in verdict(tied, decision)
+    assert "tied" not in verdict(msgspec.structs.replace(missed, score=decision.cutoff - 2e-9), decision)
 
 
 def test_why_not_for_any_task(scheduler) -> None:

@@ -14,6 +14,7 @@ from small_run import catalogue, write_log, write_run
 from envsched_core import views
 from envsched_core.config import Config
 from envsched_core.replay import replay_pool
+from envsched_core.views import decision
 from envsched_core.views.layout import disc, layout
 from envsched_core.views.run_view import RunView
 from envsched_core.views.trends import uniform_coverage
@@ -67,6 +68,15 @@ def test_every_task_of_the_pool_has_an_outcome(view):
     assert views.outcome_counts(view, 2)["tasks"].sum() == 48
 
 
+def test_terms_are_means_over_all_picks_of_the_step(view):
+    picks = [c for d in view.decisions(2) for c in d.candidates if c.kept_as == "pick"]
+    table = views.term_totals(view, 2).set_index("name")
+    for name, row in table.iterrows():
+        assert row["total"] == pytest.approx(sum(c.terms.get(name, 0.0) for c in picks))
+        assert row["mean"] == pytest.approx(row["total"] / len(picks))
+    assert any(sum(name in c.terms for c in picks) < len(picks) for name in table.index)
+
+
 def test_alike_picks_are_picks_and_ordered_by_weight(view):
     pairs = views.redundancy(view, 2)
     picks = {f"{e}::{t}" for e, t in view.query("SELECT env, task FROM outcomes WHERE step = 2").to_numpy()}
@@ -97,6 +107,23 @@ def test_a_task_off_the_record_has_its_scores_and_can_be_rederived(view):
     assert full.score == pytest.approx(known.score, rel=1e-5)
     assert full.candidate is not None
     assert sum(full.candidate.terms.values()) == pytest.approx(full.score, abs=1e-8)
+
+
+def test_scores_of_a_file_tie_where_no_digit_tells_them_from_the_cutoff():
+    cutoff = 0.18900163109
+    near = decision._snapped(np.array([cutoff, 0.189003, np.nan], dtype=np.float32), cutoff)
+    assert near[0] == cutoff
+    assert near[1] - cutoff > 1e-6
+    assert decision._snapped(np.float32(0.5), None) == 0.5
+
+
+def test_a_task_whose_groups_were_all_drawn_says_so(replayed):
+    drawn = {step: {c.key for d in replayed.decisions(step) for c in d.picks} for step in range(3)}
+    told = [views.explained(replayed, 2, key) for key in sorted(drawn[0] | drawn[1])]
+    gone = [e for e in told if e.source == "scores" and e.outcome == "unavailable"]
+    assert gone
+    assert all(e.spent for e in gone)
+    assert not any(views.explained(replayed, 0, f"{e.env}::{e.task}").spent for e in gone)
 
 
 def test_a_step_that_never_was_has_no_word(view):

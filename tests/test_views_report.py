@@ -14,10 +14,12 @@ from envsched_core.baselines import make_scheduler
 from envsched_core.config import Config
 from envsched_core.errors import UnknownTaskError
 from envsched_core.importers import ImportReport
+from envsched_core.records import GroupResult
 from envsched_core.replay import config_for, load_pool, replay_audit, replay_pool
 from envsched_core.scheduler import EnvSched
 from envsched_core.store import RunReader, RunWriter, new_manifest
-from envsched_core.views import RunView, report_charts, report_facts
+from envsched_core.views import RunView, report_against, report_charts, report_facts
+from envsched_core.views.nearly_flat import NEARLY_FLAT, nearly_flat
 from envsched_core.views.report_facts import savings
 
 IMPORTED = ImportReport(
@@ -63,6 +65,8 @@ def test_the_headline_equals_a_direct_computation(view, report):
     assert figures["Groups with mixed rewards"] == f"{sum(mixed) / len(mixed):.0%}"
     assert figures["Rollouts in flat groups"] == str(4 * (len(mixed) - sum(mixed)))
     assert "8 still wait" in " ".join(report.caveats)
+    note = next(figure.note for figure in report.figures if figure.label == "Groups with mixed rewards")
+    assert note.endswith("from drawing tasks anew (Compare: steps)")
     found = report_facts.mixed_share(view)
     assert found.mean == pytest.approx(sum(mixed) / len(mixed))
     assert found.low <= found.mean <= found.high
@@ -201,7 +205,11 @@ def test_the_example_is_the_first_pick_by_score_and_its_terms_add_up(view, repor
     key = f"{example.env}::{example.task}"
     assert said(report, f"Why was {key} picked at step 2").startswith(f"{key} was pick ")
     assert "rewards" in example.afterwards
-    assert "was not picked at step 2" in said(report, "why not the next best")
+    assert "was not picked at step 2" in said(report, "why not the best-ranked")
+    missed = view.query(
+        "SELECT env, task FROM candidates WHERE step = 2 AND kept_as <> 'pick' AND rank > 0 ORDER BY rank LIMIT 1"
+    ).iloc[0]
+    assert said(report, "why not the best-ranked").startswith(f"{missed['env']}::{missed['task']} ")
 
 
 def test_a_reader_may_choose_the_example(view):
@@ -229,11 +237,19 @@ def test_a_second_run_is_held_against_it_by_what_both_reached(tmp_path):
     a, b = measured(tmp_path, "a", [0.1, 0.6, 0.5]), measured(tmp_path, "b", [0.1, 0.2, 0.55])
     found = views.report(a, other=b)
     text = said(found, "second run")
-    spent = [views.steps(view)["rollouts"].cumsum().tolist() for view in (a, b)]
-    assert f"Both reached heldout success 0.55: this run first at step 1, after {spent[0][0]} rollouts" in text
-    assert f"b at step 2, after {spent[1][1]}; at the end they stood at 0.5 and 0.55" in text
-    fewer = 1 - spent[0][0] / spent[1][1]
-    assert f"rollouts ({fewer:.0%} fewer), b at step 2" in text
+    assert "Both reached heldout success 0.55: this run first, at step 1; b at step 2." in text
+    ours, theirs = (views.steps(view)["rollouts"].cumsum()[i] for i, view in ((0, a), (1, b)))
+    until = f"{ours} rollouts against {theirs} ({theirs - ours} fewer, {ours / theirs - 1:+.0%})"
+    assert (
+        f"Spent to get there, this run against b: {until}; {ours} turns against {theirs} (" in text
+    )  # 4 turns a group
+    assert f"; {2 * ours} tool calls against {2 * theirs} (" in text
+    assert "At the end this run stood at 0.5, b at 0.55. " in text
+    total = views.summary(a).rollouts
+    assert f"Spent in all, this run against b: {total} rollouts against {total} (as many); " in text
+    late = report_against.against(b, a).sentence
+    assert "Both reached heldout success 0.55: a first, at step 1; this run at step 2." in late
+    assert f"{theirs} rollouts against {ours} ({theirs - ours} more, {theirs / ours - 1:+.0%})" in late
     assert "they do not differ in it" in text
     assert "Both have one more measure, of which it is not known whether higher is better: left out." in text
     assert "loss" not in text
@@ -244,8 +260,33 @@ def test_a_second_run_is_held_against_it_by_what_both_reached(tmp_path):
 def test_runs_that_took_as_many_rollouts_differ_by_no_share(tmp_path):
     a, b = measured(tmp_path, "a", [0.1, 0.6]), measured(tmp_path, "b", [0.2, 0.6])
     text = said(views.report(a, other=b), "second run")
-    assert "this run first at step 1, after 32 rollouts, b at step 1" in text
+    assert "Both reached heldout success 0.6: both at step 1." in text
+    assert "32 rollouts against 32 (as many)" in text
     assert "0% more" not in text
+
+
+def test_costs_that_one_run_does_not_tell_are_left_out(tmp_path, view):
+    bare = write_log(tmp_path / "log", steps=False)  # no cost is on record
+    assert set(report_against._spent(opened(bare), None).dropna().index) == {"rollouts"}
+    assert set(report_against._spent(view, None).dropna().index) == set(report_against.COSTS)
+
+
+def test_mixed_groups_that_hardly_differ_are_told(tmp_path):
+    rewards = [(1.0, 1.0, 0.9995), (1.0, 1.0, 1.0), (1.0, 0.0, 0.0), (0.99, 1.0, 0.99)]
+    with RunWriter.create(tmp_path / "r", new_manifest("r", "import")) as writer:
+        writer.add_tasks(catalogue(envs=1))
+        groups = [GroupResult(f"g{i}", "env0", f"task-{i}", one) for i, one in enumerate(rewards)]
+        writer.observed(groups, None)
+    near = opened(tmp_path / "r")
+    spread = [float(np.std(one)) for one in rewards]
+    expected = sum(0 < one < NEARLY_FLAT for one in spread), sum(one > 0 for one in spread)
+    assert nearly_flat(near) == expected == (2, 3)
+    told = [caveat for caveat in views.report(near).caveats if "mixed groups differ by less" in caveat]
+    assert [one.partition(" (")[0] for one in told] == [
+        "2 of 3 mixed groups differ by less than 0.01 of the reward range"
+    ]
+    alert = views.alerts(near).set_index("alert").loc["nearly_flat"]
+    assert (alert["count"], alert["of"]) == expected
 
 
 def test_runs_that_cannot_be_compared_get_no_figures(view, replayed):

@@ -36,14 +36,15 @@ def test_every_end_of_guessing_has_its_words():
         return report_words.guessing_sentence(msgspec.structs.replace(GUESSING, **changed), 9)
 
     first = "After step 2, the last one at which most picks were guesses"
-    assert text().startswith(f"{first} (the very last guess was at step 4); from step 5 on")
-    assert text(last_guess=2).startswith(f"{first}; from step 5 on")
+    assert text().startswith(f"{first} (the very last guess was at step 4). From step 5 on")
+    assert text(last_guess=2).startswith(f"{first}. From step 5 on")
     assert text(guesses_until=None).startswith("It hardly guessed at all")
     last = text(guesses_until=9, informed_from=None)
     assert last.startswith("At the last step most picks were guesses; so far it has not stopped. Over the whole run")
     late = text(informed_from=None, last_state="environment only")
-    assert "; at 7 of 10 steps most picks rested on" in late
-    assert "not at the last one, where most rested on results of their environment" in late
+    assert "or on tasks like it, was reached at 7 of 10 steps; at the last step" in late
+    assert "the largest share of the picks rested on results of their environment, not of tasks like them. Over" in late
+    assert "picks rested on their own results. Over" in text(informed_from=None, last_state="own history")
     assert text(predicts=False) == "It chose without predictions: it neither guessed nor stopped."
 
 
@@ -67,16 +68,15 @@ def test_starved_environments_are_named_with_what_they_missed():
         }
     )  # fmt: skip
     text = report_words.starved_sentence(table, decided=True)
-    assert (
-        "1 of 3 environments got less than 25% of the picks that uniform draws would have given: a (1 of 10)." in text
-    )
+    assert "1 of 3 environments got less than 25% of the picks that uniform draws would have given" in text
+    assert ": a (1 pick, 10 expected)." in text
     assert "60% of their groups are mixed, against 40% over all environments" in text
     assert "1 of their 1 observed group was mixed" in report_words.starved_sentence(
         table.assign(log_mixed_share=math.nan), decided=True
     )
     none = report_words.starved_sentence(table.assign(starved=False), decided=True)
     assert none.startswith("None: each of 3")
-    assert none.endswith("Fewest, against that: a (1 of 10) picks.")
+    assert none.endswith("Fewest, against that: a (1 pick, 10 expected).")
 
 
 @pytest.mark.parametrize(

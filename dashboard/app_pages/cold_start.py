@@ -63,7 +63,7 @@ def guessing_sentence(picks: pd.DataFrame) -> str:
         return f"{text}; none of them was chosen by its score."
     last, newest = guessed["step"].iloc[-1], picks["step"].iloc[-1]
     if last == newest:
-        return f"{text}; the newest step still chose {words.count(guessed['guesses'].iloc[-1])} tasks so."
+        return f"{text}; the newest step still chose {words.several(guessed['guesses'].iloc[-1], 'task')} so."
     return f"{text}; the last choice on the prior alone was at step {last} of {newest}."
 
 
@@ -96,8 +96,8 @@ def _states(run: Run, frame: Frame, picks: pd.DataFrame) -> None:
     estimated = int((tasks["basis"] == "estimated").sum())
     if estimated:
         st.caption(
-            f"Scores of every task were not kept at {words.count(estimated)} steps: there the numbers are estimated "
-            "from the candidates on record and the random sample of the rest."
+            f"Scores of every task were not kept at {words.several(estimated, 'step')}: there the numbers are "
+            "estimated from the candidates on record and the random sample of the rest."
         )
     if len(tasks) < len(picks):
         st.caption(words.size_note(len(tasks), len(picks), "steps on the left; the early ones are all there"))
@@ -260,8 +260,8 @@ def off_sentence(row: Mapping[Hashable, Any]) -> str:
     if not row["learned"]:
         return f"{edges} switched off by the run's settings."
     return (
-        f"{edges} off at step {row['step']}: after {words.count(row['scored'])} groups, no weight above 0 predicted "
-        "better."
+        f"{edges} off at step {row['step']}: after {words.several(row['scored'], 'group')}, no weight above 0 "
+        "predicted better."
     )
 
 
@@ -275,7 +275,7 @@ def _stuck(run: Run, frame: Frame) -> None:
     spent, whole = int(table["rollouts"].sum()), loading.rollouts_seen(run)
     erroring = int((table["why"] == "erroring").sum())
     st.caption(
-        f"{words.count(len(table))} tasks took {words.count(spent)} of {words.count(whole)} rollouts: "
+        f"{words.several(len(table), 'task')} took {words.count(spent)} of {words.count(whole)} rollouts: "
         f"{words.count(erroring)} never gave a usable reward and are unseen still, the others failed every time."
     )
     keys = [f"{env}::{task}" for env, task in zip(table["env"], table["task"], strict=True)]

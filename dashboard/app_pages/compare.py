@@ -132,7 +132,7 @@ def _over_time(found: Comparison, frame: Frame) -> None:
     if both.any():
         shared, chance = (float(found.steps.loc[both, name].mean()) for name in ("shared", "shared_by_chance"))
         st.write(
-            f"On the {words.count(int(both.sum()))} steps that both have, they share {shared:.1f} picks a step on "
+            f"On the {words.several(int(both.sum()), 'step')} that both have, they share {shared:.1f} picks a step on "
             f"average; uniform draws of as many tasks would share {chance:.1f}."
         )
     parts.chart(

@@ -38,7 +38,7 @@ def show(frame: Frame) -> None:
         return states.no_step(frame)
     st.subheader(_sentence(found, frame, run), anchor=False)
     if envs:
-        st.caption(f"Only the {_environments(found.environments)} of the filter count, of all picks.")
+        st.caption(f"Only the {words.several(found.environments, 'environment')} of the filter count, of all picks.")
     if found.table.empty:
         st.info(
             "The groups of this log carry no step, so there is nothing to draw over time."
@@ -67,10 +67,6 @@ def _sentence(found: Coverage, frame: Frame, run: Run) -> str:
             envs=found.environments, uniform_tasks=None, uniform_envs=None,
         )  # fmt: skip
     return reached_sentence(row, found.tasks, found.environments)
-
-
-def _environments(n: int) -> str:
-    return "1 environment" if n == 1 else f"{words.count(n)} environments"
 
 
 def _row(table: pd.DataFrame, step: int | None) -> pd.Series[Any] | None:
@@ -177,8 +173,9 @@ def balance_sentence(row: pd.Series[Any], found: Balance, window: int) -> str:
     """How even visits are at a step, beside uniform draws."""
     over = f"Over the last {window} steps to step" if window else "Up to step"
     text = (
-        f"{over} {int(row['step'])}, {words.count(row['visits'])} visits went to {words.count(row['environments'])} of "
-        f"{words.count(found.environments)} environments, as evenly as to {row['effective']:.1f} equal ones"
+        f"{over} {int(row['step'])}, {words.several(row['visits'], 'visit')} went to "
+        f"{words.count(row['environments'])} of {words.several(found.environments, 'environment')}, as evenly as to "
+        f"{row['effective']:.1f} equal ones"
     )
     if found.simulated:
         text += (
@@ -250,18 +247,36 @@ def _kinds_sentence(found: Kinds, what: str) -> str:
 
 
 def _left_behind(run: Run, frame: Frame) -> None:
-    st.subheader("Environments, least covered first", anchor=False)
-    table = loading.environments(run)
+    st.subheader("Environments, fewest visits against uniform draws first", anchor=False)
+    against = loading.visits_by_environment(run)[["env", "visits", "expected", "ratio"]]
+    table = against.merge(loading.environments(run), on="env")
     if frame.filters.environments:
         table = table[table["env"].isin(frame.filters.environments)].reset_index(drop=True)
     shown = table.assign(reached=table["tasks_seen"] / table["tasks"])
     names = list(shown["env"])
     parts.pick_row(
-        shown[["env", "reached", "tasks", "tasks_seen", "groups", "mixed", "mean_variance", "since", "quota_hits"]],
+        shown[
+            [
+                "env",
+                "ratio",
+                "visits",
+                "expected",
+                "reached",
+                "tasks",
+                "tasks_seen",
+                "groups",
+                "mixed",
+                "mean_variance",
+                "since",
+                "quota_hits",
+            ]
+        ],
         key="left_behind",
         on_pick=lambda row: parts.go_to("coverage", env=[names[row]]),
         columns={
             "env": "environment",
+            "ratio": st.column_config.NumberColumn("visits / uniform draws", format="%.2f"),
+            "expected": st.column_config.NumberColumn("visits uniform draws would give", format="%.1f"),
             "reached": st.column_config.ProgressColumn("tasks reached", format="percent", min_value=0.0, max_value=1.0),
             "tasks_seen": st.column_config.NumberColumn("of these reached"),
             "mixed": st.column_config.NumberColumn("mixed groups"),
@@ -272,9 +287,14 @@ def _left_behind(run: Run, frame: Frame) -> None:
             "quota_hits": st.column_config.NumberColumn("quota hits"),
         },
     )
+    _ways_on(frame, len(table))
+
+
+def _ways_on(frame: Frame, shown: int) -> None:
+    """From the environments shown to all of them, or to their tasks."""
     row = st.container(horizontal=True, vertical_alignment="center")
     with row:
-        st.caption(f"{_environments(len(table))}; select one, and the whole page is about it alone.")
+        st.caption(f"{words.several(shown, 'environment')}; select one, and the whole page is about it alone.")
         if frame.filters.environments:
             st.button(
                 "All environments", icon=":material/arrow_back:", key="all_environments",
@@ -337,12 +357,13 @@ def quota_sentence(use: pd.DataFrame) -> str:
     """What quotas amounted to."""
     blocked, hits = int(use["blocked"].sum()), int((use["hits"] > 0).sum())
     reached = int((use["at_limit"] > 0).sum())
-    text = f"{words.count(reached)} of {words.count(len(use))} environments reached their limit at some step"
+    text = f"{words.count(reached)} of {words.several(len(use), 'environment')} reached their limit at some step"
     if blocked:
-        text += f"; {words.count(hits)} of them turned {words.count(blocked)} candidates away"
+        text += f"; {words.count(hits)} of them turned {words.several(blocked, 'candidate')} away"
     else:
         text += "; no quota turned a candidate away"
     floors, short = int((use["floor_picks"] > 0).sum()), int((use["below_floor"] > 0).sum())
     if floors:
-        text += f". {words.count(floors)} have a smallest share; {words.count(short)} fell short of it at some step"
+        text += f". {words.several(floors, 'has', 'have')} a smallest share; "
+        text += f"{words.count(short)} fell short of it at some step"
     return f"{text}."

@@ -8,7 +8,7 @@ import pandas as pd
 import streamlit as st
 
 from envsched_core.errors import EnvSchedError
-from envsched_core.explanation import PART_WORDS, features_sentence, logit_parts, trust_sentence
+from envsched_core.explanation import PART_WORDS, features_sentence, logit_parts, ties, trust_sentence
 from envsched_core.records import Candidate
 
 from .. import charts, loading, parts, words
@@ -97,8 +97,9 @@ def _verdict(found: Explained, run: Run, key: str) -> None:
             st.write("This step has no word on the task: it was not in the random sample of the rest.")
         else:
             sentence = words.standing_sentence(
-                rank=found.rank, score=found.score, cutoff=found.cutoff, code=found.outcome, eligible=found.eligible
-            )
+                rank=found.rank, score=found.score, cutoff=found.cutoff, code=found.outcome, eligible=found.eligible,
+                spent=found.spent,
+            )  # fmt: skip
             _badge(picked=False)
             parts.plain_text(sentence)
             st.caption(f"Predicted variance {words.variance(found.variance)} of at most 0.25. Evidence: {found.state}.")
@@ -145,6 +146,9 @@ def _terms_and_evidence(found: Explained, c: Candidate) -> None:
             partial(charts.evidence_split, c.shares), shares, key="shares", alt="Share of each source of evidence"
         )
         _features(c)
+    with st.expander("What the words mean", icon=":material/menu_book:"):
+        for word, meaning in words.GLOSSARY.items():
+            st.markdown(f"**{word}**: {meaning}")
     _evidence(c)
 
 
@@ -166,7 +170,9 @@ def _limits(found: Explained, c: Candidate) -> None:
     """The numbers the outcome follows from."""
     lines = [words.reason(c.outcome, _json(c))]
     if found.cutoff is not None:
-        lines.append(f"Cut-off {words.number(found.cutoff)}, margin {words.signed(c.score - found.cutoff)}.")
+        margin = c.score - found.cutoff
+        how = "tied with the score" if ties(margin) else f"margin {words.signed(margin)}"
+        lines.append(f"Cut-off {words.number(found.cutoff)}, {how}.")
     if found.quota is not None:
         q = found.quota
         lines.append(
@@ -236,7 +242,7 @@ def _rivals(run: Run, step: int, key: str, found: Explained) -> None:
             alt="Scores of the tasks next in rank",
         )  # fmt: skip
     with right:
-        shown = table.assign(outcome=[words.outcome(code) for code in table["outcome"]]).rename(
+        shown = table.assign(outcome=charts.rival_outcomes(table, found.cutoff)).rename(
             columns={"this": "this task", "env": "environment", "variance": "predicted variance", "state": "evidence"}
         )
         parts.pick_row(
@@ -254,7 +260,9 @@ def _task_text(run: Run, key: str) -> None:
     spec = loading.task(run, key)
     with st.expander("The task as the catalogue has it", icon=":material/description:"):
         facts = [
-            f"{len(spec.tools)} tools: {', '.join(t.name for t in spec.tools[:12])}" if spec.tools else "no tools known"
+            f"{words.several(len(spec.tools), 'tool')}: {', '.join(t.name for t in spec.tools[:12])}"
+            if spec.tools
+            else "no tools known"
         ]
         if spec.calls:
             facts.append(f"reference calls: {' > '.join(spec.calls)}")

@@ -62,12 +62,11 @@ def health_sentence(facts: LogFacts, unread: int, broken: int, checked: int) -> 
     """The verdict of what is checked all the time; `checked` says how much of decisions there was to check."""
     said = []
     if unread:
-        said.append(f"{words.count(unread)} {'line or file' if unread == 1 else 'lines or files'} could not be read")
+        said.append(f"{words.several(unread, 'line or file', 'lines or files')} could not be read")
     if broken:
-        said.append(f"{words.count(broken)} {'rule is' if broken == 1 else 'rules are'} broken by decisions on record")
+        said.append(f"{words.several(broken, 'rule is', 'rules are')} broken by decisions on record")
     if facts.gaps:
-        said.append(f"the event numbers do not go on by one at {words.count(facts.gaps)} "
-                    f"{'place' if facts.gaps == 1 else 'places'}")  # fmt: skip
+        said.append(f"the event numbers do not go on by one at {words.several(facts.gaps, 'place')}")
     if facts.torn:
         said.append(f"the last {words.count(facts.torn)} bytes are no whole line yet")
     if not said and not checked:
@@ -155,9 +154,8 @@ def _lag(run: Run, facts: LogFacts) -> None:
     if facts.torn:
         said += f"; behind them stands a line of {size(facts.torn)} without an end, in the making or never finished"
     if facts.waiting:
-        said += (
-            f"; {words.count(facts.waiting)} picks wait for their result, the oldest since step {facts.oldest_waiting}"
-        )
+        waiting = words.several(facts.waiting, "pick waits for its result", "picks wait for their result")
+        said += f"; {waiting}, the oldest since step {facts.oldest_waiting}"
         said += f" (newest step {facts.last_step})" if facts.last_step is not None else ""
     st.caption(f"{said}.")
     table = loading.ingest_lags(run)
@@ -206,7 +204,9 @@ def _check(run: Run) -> None:
     if found is None:
         return
     verdict = "Nothing is broken" if found.whole else "The log is not as it was written, or not in order"
-    (st.success if found.whole else st.error)(f"{verdict}: {words.count(found.events)} events were read.")
+    (st.success if found.whole else st.error)(
+        f"{verdict}: {words.several(found.events, 'event was', 'events were')} read."
+    )
     parts.table(_signed(found.rules), key="rules", columns={"broken": "not as it should be", "first": "the first one"})
     if len(found.problems):
         st.markdown("**Where it is not as it was written**")
@@ -252,7 +252,8 @@ def _verify(run: Run) -> None:
     if found is None:
         return
     if found.ok:
-        st.success(f"{words.count(found.decisions)} decisions were derived again.", icon=":material/check:")
+        said = words.several(found.decisions, "decision was", "decisions were")
+        st.success(f"{said} derived again.", icon=":material/check:")
     elif found.ok is None:
         st.warning("It could not be told.", icon=":material/help:")
     else:

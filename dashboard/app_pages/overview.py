@@ -21,6 +21,7 @@ ALERT_PAGES = {
     "below_floor": "coverage",
     "fewer_mixed": "variance",
     "lower_reward": "cold_start",
+    "nearly_flat": "variance",
     "unreadable": "log_health",
 }
 """Where an alert can be looked into."""
@@ -169,7 +170,7 @@ def _alerts(run: Run) -> None:
     if table.empty:
         st.caption(
             "Nothing out of the ordinary: no task tried 3 times for nothing, no concentration, no environment left "
-            "out, no fall of rewards, no unreadable line."
+            "out, no fall of rewards, few mixed groups that hardly differ, no unreadable line."
         )
         return
     st.subheader("What deserves a look", anchor=False)
@@ -197,6 +198,8 @@ def alert_sentence(code: str, found: float, of: float, step: int | None) -> str:
         f"before it was {words.percent(of)}.",
         "lower_reward": f"From step {step} on, the mean reward of the groups was {words.percent(found)} of the range; "
         f"in as many steps before it was {words.percent(of)}. Harder picks can do that too.",
+        "nearly_flat": f"{n} of {whole} mixed groups differ by less than {loading.NEARLY_FLAT} of the reward range "
+        "(standard deviation), which may be noise.",
         "unreadable": f"{n} of {whole} lines or files could not be read.",
     }
     return sentences.get(code, code.replace("_", " "))

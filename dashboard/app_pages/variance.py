@@ -49,7 +49,7 @@ def show(frame: Frame) -> None:
     decided = not loading.composition(run, frame.steps[-1]).empty
     if not decided:
         states.no_decisions(frame)
-    st.subheader(_sentence(run), anchor=False)
+    st.subheader(_sentence(run, frame.filters), anchor=False)
     kind, together, span = _controls(decided=decided)
     if len(frame.filters.environments) == 1:
         _tasks(run, frame, kind, together, span)
@@ -139,17 +139,18 @@ def _long(
     )
 
 
-def _sentence(run: Run) -> str:
-    found = loading.summary(run)
-    seen, said = words.variance(found.mean_variance), words.variance(found.predicted_variance)
-    if found.mean_variance is None:
-        return "No group has been observed yet."
-    if found.predicted_variance is None:
-        return f"Observed groups had a mean variance of {seen} (of at most 0.25)."
-    shown = words.variance(found.predicted_shown)
+def _sentence(run: Run, filters: Filters) -> str:
+    found = loading.variance_means(run, filters)
+    seen, said, shown = (words.variance(found[name]) for name in ("observed", "predicted", "shown"))
+    narrowed = " that pass the filters" if filters.environments or _filtered(filters) else ""
+    if found["observed"] is None:
+        return f"No pick{narrowed} has been answered yet." if narrowed else "No group has been observed yet."
+    if found["predicted"] is None:
+        narrowed = " of the chosen environments" if filters.environments else ""
+        return f"Observed groups{narrowed} had a mean variance of {seen} (of at most 0.25)."
     return (
-        f"Picks were predicted a mean variance of {said}, of which groups of their size show {shown} on average; "
-        f"they showed {seen}."
+        f"Picks{narrowed} were predicted a mean variance of {said}, of which groups of their size show {shown} on "
+        f"average; they showed {seen}."
     )
 
 

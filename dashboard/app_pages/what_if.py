@@ -302,6 +302,10 @@ def _smallest(run: Run, step: int, task: str | None) -> None:
         st.caption("Choose a task on the left.")
         return
     parts.plain_text(f"{task} at step {step}")
+    known = loading.explained(run, step, task)
+    lacking = compare_words.lacking_sentence(score=known.score, cutoff=known.cutoff)
+    if lacking and known.outcome in ("below_cutoff", "too_similar"):
+        st.caption(lacking)
     question = [run.path, step, task]
     st.button(
         "Find it", icon=":material/search:", key="smallest_button", on_click=_ask, args=(question,),

@@ -8,6 +8,7 @@
     variance_cells, variance_truth  variance by step, and was the prediction right?
     trends     coverage, quota hits, trust over the run     compare         two runs side by side
     coverage_balance, coverage_kinds, coverage_quotas, coverage_alerts  how evenly, which kinds, what limits did
+    nearly_flat  mixed groups that differ by next to nothing
     comparable whether two runs can be compared             what_if         a step decided again
     filtered_steps  where previous and next go
     cold_start, first_steps  before there was data        log_health, log_check    can these numbers be trusted?
@@ -73,17 +74,20 @@ from .log_health import (
     raw_line,
     unreadable_lines,
 )
+from .nearly_flat import NEARLY_FLAT
 from .report import Report, report
+from .report_facts import visits_by_environment
 from .run_view import OUTCOME_CODES, STATES, Health, RunView
 from .runs import runs
 from .summary import Comparator, Summary, comparator, measures, steps, summary
 from .tasks import task, task_keys, tasks
 from .trends import Coverage, coverage, environments, quota_hits, reward_trend, trust
 from .variance_cells import Grid, TaskGrid, task_grid, variance_grid
-from .variance_truth import calibration_curve, interval_coverage, rank_correlations
+from .variance_truth import calibration_curve, interval_coverage, rank_correlations, variance_means
 from .what_if import Moments, Rearranged, Setting, Smallest, what_if_settings
 
 __all__ = [
+    "NEARLY_FLAT",
     "OUTCOME_CODES",
     "STATES",
     "Balance",
@@ -189,8 +193,10 @@ __all__ = [
     "trust",
     "unreadable_lines",
     "variance_grid",
+    "variance_means",
     "verify_run",
     "visit_balance",
     "visit_grid",
+    "visits_by_environment",
     "what_if_settings",
 ]

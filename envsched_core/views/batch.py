@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from envsched_core.explanation import ties
 from envsched_core.records import Candidate, Decision
 
 from .run_view import RunView
@@ -51,7 +52,7 @@ def batch(view: RunView, step: int, filters: Filters = NO_FILTERS) -> pd.DataFra
 
     Columns: ask, env, task, kept_as, outcome, position (0-based in the step), score, rank, mean [0, 1],
     variance and sd [0, 0.25], usable [0, 1], state, groups, last_step, margin (score minus the cut-off of its
-    ask), details (JSON text of the numbers behind the outcome), one `term:NAME` column per signed term; for
+    ask; 0 = tied), details (JSON text of the numbers behind the outcome), one `term:NAME` column per signed term; for
     picks also ended (open, observed, released, expired), mixed, observed (variance [0, 0.25]).
     """
     rows = [
@@ -72,6 +73,7 @@ def _row(candidate: Candidate, decision: Decision, ask: int) -> dict[str, Any]:
     c = candidate
     row = {name: getattr(c, name) for name in PLAIN} | {"ask": ask, "state": c.state, "groups": c.groups}
     margin = np.nan if decision.cutoff is None else c.score - decision.cutoff
+    margin = 0.0 if ties(margin) else margin
     row |= {"last_step": c.last_step, "margin": margin, "details": json.dumps(c.details, sort_keys=True)}
     return row | {f"term:{name}": value for name, value in c.terms.items()}
 
@@ -117,12 +119,13 @@ def outcome_counts(view: RunView, step: int) -> pd.DataFrame:
 def term_totals(view: RunView, step: int) -> pd.DataFrame:
     """What the picks of a step were scored for: each term summed over them, in score units.
 
-    Columns: name, total, mean (per pick).
+    Columns: name, total, mean (total / all picks of the step, whether or not they have the term).
     """
     return view.query(
         """
-        SELECT name, sum(value) total, avg(value) mean FROM terms JOIN candidates USING (candidate)
-        WHERE step = ? AND kept_as = 'pick' GROUP BY name ORDER BY abs(sum(value)) DESC, name""",
+        WITH picked AS (SELECT candidate FROM candidates WHERE step = ? AND kept_as = 'pick')
+        SELECT name, sum(value) total, sum(value) / (SELECT count(*) FROM picked) mean
+        FROM terms JOIN picked USING (candidate) GROUP BY name ORDER BY abs(sum(value)) DESC, name""",
         [step],
     )
 

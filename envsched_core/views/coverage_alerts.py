@@ -1,4 +1,4 @@
-"""What deserves a look: stuck tasks, concentration, environments left behind, falling rewards, unreadable lines.
+"""What deserves a look: stuck tasks, concentration, environments left behind, rewards that fall or hardly differ.
 
 Every alert has a rule with a number in it, told in `alerts`; none is a verdict. A run without one is not thereby good.
 """
@@ -11,6 +11,7 @@ import pandas as pd
 from .cold_start import stuck_tasks
 from .coverage_balance import visit_balance
 from .coverage_quotas import quota_use
+from .nearly_flat import nearly_flat
 from .run_view import RunView
 from .trends import coverage, environments, reward_trend
 
@@ -26,6 +27,8 @@ ERRORS = 3.0
 """Standard errors by which a part must fall below the one before it."""
 FEWEST = 64
 """Groups in each part below which no fall is told."""
+FEW = 0.03
+"""Nearly flat groups up to this part of the mixed ones are not told."""
 
 
 def alerts(view: RunView) -> pd.DataFrame:
@@ -41,6 +44,8 @@ def alerts(view: RunView) -> pd.DataFrame:
     below_floor: environments that fell short of their smallest share at some step; of those that have one.
     fewer_mixed, lower_reward: share of mixed groups, mean reward, in the last fifth of the steps, lower than in the
     fifth before it by more than `ERRORS` standard errors; against that.
+    nearly_flat: mixed groups whose rewards differ by less than `NEARLY_FLAT`, if more than `FEW` of all mixed groups;
+    of those.
     unreadable: lines or files of which nothing could be taken in; of all lines.
     """
     rows: list[tuple[str, float, float | None, int | None]] = []
@@ -48,7 +53,7 @@ def alerts(view: RunView) -> pd.DataFrame:
     table = environments(view)
     if len(stuck):
         rows.append(("stuck", len(stuck), float(table["tasks_seen"].sum()), None))
-    rows += _left_out(view, table) + _concentrated(view) + _floors(view) + _falls(view)
+    rows += _left_out(view, table) + _concentrated(view) + _floors(view) + _falls(view) + _nearly_flat(view)
     health = view.health()
     if health.unread:
         rows.append(("unreadable", health.unread, health.events + health.unread, None))
@@ -94,3 +99,8 @@ def _falls(view: RunView) -> list[tuple[str, float, float | None, int | None]]:
         if then - now > ERRORS * error:
             rows.append((alert, now, then, int(last["step"].iloc[0])))
     return rows
+
+
+def _nearly_flat(view: RunView) -> list[tuple[str, float, float | None, int | None]]:
+    near, mixed = nearly_flat(view)
+    return [("nearly_flat", near, mixed, None)] if near > FEW * mixed else []

@@ -7,6 +7,7 @@ from typing import Literal
 import msgspec
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from envsched_core.errors import UnknownTaskError
 from envsched_core.explanation import verdict
@@ -50,6 +51,8 @@ class Explained(msgspec.Struct, frozen=True):
     trust: Trust | None = None
     eligible: int = 0
     """Tasks that could be picked when the step began."""
+    spent: bool = False
+    """Of a task known by its scores only: it was not available, and all its recorded groups came before the step."""
 
 
 def explained(view: RunView, step: int, key: str) -> Explained:
@@ -78,15 +81,35 @@ def explained(view: RunView, step: int, key: str) -> Explained:
     )
     if scores is None or node >= len(scores.score):
         return head
+    outcome = OUTCOME_CODES[scores.outcome[node]]
     return msgspec.structs.replace(
         head,
         source="scores",
-        outcome=OUTCOME_CODES[scores.outcome[node]],
-        score=float(scores.score[node]),
+        outcome=outcome,
+        score=float(_snapped(scores.score[node], last.cutoff)),
         rank=int(scores.rank[node]),
         variance=float(scores.variance[node]),
         state=STATES[scores.state[node]],
+        spent=outcome == "unavailable" and _spent(view, step, env, task),
     )
+
+
+def _snapped(scores: NDArray[np.float32] | np.float32, cutoff: float | None) -> NDArray[np.float64]:
+    """Scores of a scores file, which has 7 digits; those that no digit tells from the cut-off are the cut-off."""
+    exact = np.asarray(scores, dtype=np.float64)
+    return exact if cutoff is None else np.where(np.asarray(scores) == np.float32(cutoff), cutoff, exact)
+
+
+def _spent(view: RunView, step: int, env: str, task: str) -> bool:
+    """Whether picks before a step were answered by all the groups that are recorded of a task."""
+    found = view.row(
+        """
+        SELECT coalesce(bool_or(draws <= (SELECT count(*) FROM groups g JOIN candidates c USING (candidate)
+            WHERE g.env = $env AND g.task = $task AND c.step < $step)), false) spent
+        FROM tasks WHERE env = $env AND task = $task""",
+        {"step": step, "env": env, "task": task},
+    )
+    return bool(found["spent"])
 
 
 def rederived(view: RunView, step: int, key: str) -> Explained:
@@ -129,7 +152,7 @@ def rivals(view: RunView, step: int, key: str, each: int = 5) -> pd.DataFrame:
     (the task itself). From the scores file where there is one, else from the candidates on record. The first of the
     ranking for a task without a rank.
     """
-    node, scores = view.node(key), view.scores(step)
+    node, scores, decisions = view.node(key), view.scores(step), view.decisions(step)
     if scores is None or node >= len(scores.score):
         return _recorded_rivals(view, step, key, each)
     order = np.lexsort((np.arange(len(scores.rank)), scores.rank))
@@ -142,7 +165,7 @@ def rivals(view: RunView, step: int, key: str, each: int = 5) -> pd.DataFrame:
             "rank": scores.rank[near],
             "env": [env for env, _ in names],
             "task": [task for _, task in names],
-            "score": scores.score[near].astype(float),
+            "score": _snapped(scores.score[near], decisions[-1].cutoff if decisions else None),
             "outcome": [OUTCOME_CODES[i] for i in scores.outcome[near]],
             "variance": scores.variance[near].astype(float),
             "state": [STATES[i] for i in scores.state[near]],

@@ -96,7 +96,7 @@ class Example(msgspec.Struct, frozen=True):
     afterwards: str
     """What was observed of it for this step."""
     rival: str
-    """The verdict on the best task of the step that was not picked; empty where none is on record."""
+    """The verdict on the task of the step that ranked best of those not picked; empty where none is on record."""
 
 
 class Report(msgspec.Struct, frozen=True):
@@ -196,7 +196,7 @@ def _figures(found: _Found, last_step: int | None) -> tuple[Figure, ...]:
     known, sure = not math.isnan(saved.saved.mean), "" if saved.clear else "not clear: "
     ends = " to ".join(f"{end * saved.rollouts:+,.0f}" for end in (saved.saved.low, saved.saved.high))
     return (
-        Figure("Groups with mixed rewards", percent(told.informative_share), between(found.share)),
+        Figure("Groups with mixed rewards", percent(told.informative_share), _with_unit(between(found.share))),
         Figure(
             "Rollouts saved",
             f"{saved.saved.mean * saved.rollouts:+,.0f}" if known else MISSING,
@@ -211,6 +211,11 @@ def _figures(found: _Found, last_step: int | None) -> tuple[Figure, ...]:
         ),
         Figure("Stopped guessing", *guessing_figure(found.guesses, last_step)),
     )
+
+
+def _with_unit(interval: str) -> str:
+    """The interval of mixed groups, told apart from the one of Compare, which pairs steps."""
+    return f"{interval}, from drawing tasks anew (Compare: steps)" if interval else ""
 
 
 def _answers(view: RunView, found: _Found, example: Example | None, second: Against | None) -> tuple[Answer, ...]:
@@ -231,7 +236,7 @@ def _answers(view: RunView, found: _Found, example: Example | None, second: Agai
         verb = f"was {key} picked" if example.picked else f"was {key} not picked"
         answers.append(Answer(f"Why {verb} at step {example.step}?", f"{example.verdict} {example.afterwards}".strip()))
         if example.rival:
-            answers.append(Answer("And why not the next best?", example.rival))
+            answers.append(Answer("And why not the best-ranked task that was not picked?", example.rival))
     return tuple(answers)
 
 
@@ -257,9 +262,29 @@ def _example(view: RunView, step: int | None, task: str | None) -> Example | Non
     how = "chosen by the reader of the run" if task else "the first pick by score of that step"
     where = "" if step is not None else f"; step {at} is the middle one of the run"
     found = explained(view, at, key)
-    rival = explained(view, at, found.runner_up).verdict if found.runner_up and found.picked else ""
+    rival = _rival(view, at) if found.picked else ""
     after = _afterwards(view, key, at) if found.picked else ""
     return _shown(found, f"{how}{where}, whatever came of it", after, rival)
+
+
+def _rival(view: RunView, step: int) -> str:
+    """Why the task that ranked best, of those on record that were not picked, was not; empty where there is none.
+
+    By rank, not by score: a score holds the penalty, so the highest one left may have ranked far below others.
+    """
+    found = view.query(
+        """
+        SELECT env, task, rank FROM candidates WHERE step = $step AND rank > 0
+            AND decision = (SELECT max(decision) FROM decisions WHERE step = $step)
+            AND (env, task) NOT IN (SELECT env, task FROM outcomes WHERE step = $step)
+        ORDER BY rank LIMIT 1""",
+        {"step": step},
+    )
+    if found.empty:
+        return ""
+    said = explained(view, step, f"{found['env'].iloc[0]}::{found['task'].iloc[0]}").verdict
+    rank = f"{found['rank'].iloc[0]:,} before quotas and penalties"
+    return f"{said} It ranked {rank}, best of those on record that were not picked."
 
 
 def _first_pick(view: RunView, step: int) -> str | None:

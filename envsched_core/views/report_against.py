@@ -1,6 +1,7 @@
 """A report's word on a second run: what differs, whether that speaks of the schedulers, and how sure it is.
 
-Two runs that trained are held against each other where it counts: how many rollouts each took to what both reached.
+Two runs that trained are held against each other where it counts: which was first at what both reached, and what each
+spent on it.
 """
 
 from __future__ import annotations
@@ -14,12 +15,14 @@ from .comparable import comparability
 from .compare import compare
 from .report_words import count, number, percent
 from .run_view import RunView
-from .summary import measures, steps
+from .summary import COUNTED, measures
 
 __all__ = ["Against", "against"]
 
 HIGHER_IS_BETTER = ("heldout_success",)
 """Measures of a trainer of which more is better; of any other (a loss, a length) the highest value says nothing."""
+COSTS = ("rollouts", "turns", "tool_calls")
+"""What runs are held against each other by; columns of the counted groups but for the first."""
 
 
 class Against(msgspec.Struct, frozen=True):
@@ -40,7 +43,7 @@ def against(a: RunView, b: RunView) -> Against:
         told = "; ".join((*fit.against, *fit.care))
         said.append(f"This run (A) and {name} (B) are {fit.word}: {told}.")
     if not fit.against:  # else any figure would be read as the schedulers' doing
-        said += [_shared(found.headline, name), *_measured(a, b, name)]
+        said += [_shared(found.headline, name), *_measured(a, b, name), _bill("Spent in all", a, b, name)]
     caveats = tuple(f"{name}: {text}." for text in fit.limits)
     return Against(" ".join(filter(None, said)), caveats, found.headline)
 
@@ -78,27 +81,58 @@ def _measured(a: RunView, b: RunView, name: str) -> list[str]:
 
 
 def _reached(a: RunView, b: RunView, metric: str, name: str) -> str:
-    """Rollouts that each run took to the highest value of a metric that both reached."""
+    """Which run was first at the highest value of a metric that both reached, and what each spent before."""
     curves = [_curve(view, metric) for view in (a, b)]
     if not all(len(curve) for curve in curves):
         return ""
     level = min(float(curve["value"].max()) for curve in curves)
-    spent = [curve[curve["value"] >= level].iloc[0] for curve in curves]
-    ours, theirs = (int(row["rollouts"]) for row in spent)
+    ours, theirs = (int(curve["step"][curve["value"] >= level].iloc[0]) for curve in curves)
     last = [number(float(curve["value"].iloc[-1])) for curve in curves]
-    side = "fewer" if ours < theirs else "more"
-    what = f"{metric.replace('_', ' ')} {number(level)}"
-    saved = f" ({abs(1 - ours / theirs):.0%} {side})" if theirs and ours != theirs else ""
+    if ours == theirs:
+        first = f"both at step {ours}"
+    elif ours < theirs:
+        first = f"this run first, at step {ours}; {name} at step {theirs}"
+    else:
+        first = f"{name} first, at step {theirs}; this run at step {ours}"
+    bill = _bill("Spent to get there", a, b, name, ours, theirs)
     return (
-        f"Both reached {what}: this run first at step {int(spent[0]['step'])}, after {count(ours)} "
-        f"rollouts{saved}, {name} at step {int(spent[1]['step'])}, after {count(theirs)}; at the end they stood at "
-        f"{last[0]} and {last[1]}."
+        f"Both reached {metric.replace('_', ' ')} {number(level)}: {first}. {bill} "
+        f"At the end this run stood at {last[0]}, {name} at {last[1]}."
     )
 
 
 def _curve(view: RunView, metric: str) -> pd.DataFrame:
-    """The metric by step, with the rollouts spent before it was measured."""
-    found, spent = measures(view), steps(view)
-    curve = found[(found["metric"] == metric) & found["value"].notna()].sort_values("step")
-    before = [int(spent.loc[spent["step"] < step, "rollouts"].sum()) for step in curve["step"]]
-    return curve.assign(rollouts=before)
+    """The known values of a metric, in order of step."""
+    found = measures(view)
+    return found[(found["metric"] == metric) & found["value"].notna()].sort_values("step")
+
+
+def _bill(
+    when: str, a: RunView, b: RunView, name: str, before_a: int | None = None, before_b: int | None = None
+) -> str:
+    """What each run spent before a step (without one, in all) and the difference, of costs that both have on record."""
+    ours, theirs = _spent(a, before_a), _spent(b, before_b)
+    told = [
+        f"{count(x)} {cost.replace('_', ' ')} against {count(y)} ({_difference(x, y)})"
+        for cost in COSTS
+        if not math.isnan(x := ours[cost]) and not math.isnan(y := theirs[cost])
+    ]
+    return f"{when}, this run against {name}: {'; '.join(told)}."
+
+
+def _spent(view: RunView, before: int | None) -> pd.Series[float]:
+    """Each of `COSTS` over the counted groups; NaN unless all groups tell it."""
+    sums = ", ".join(f"CASE WHEN count({cost}) = count(*) THEN sum({cost}) END AS {cost}" for cost in COSTS[1:])
+    found = view.query(
+        f"SELECT coalesce(sum(scored + missing), 0) rollouts, {sums} FROM {COUNTED} "
+        "WHERE $before IS NULL OR step < $before",
+        {"before": before},
+    )
+    return found.iloc[0].astype(float)
+
+
+def _difference(ours: float, theirs: float) -> str:
+    if ours == theirs:
+        return "as many"
+    share = f", {ours / theirs - 1:+.0%}" if theirs else ""
+    return f"{count(abs(ours - theirs))} {'more' if ours > theirs else 'fewer'}{share}"

@@ -8,6 +8,7 @@ import msgspec
 
 from envsched_core.importers import ImportReport
 
+from .nearly_flat import NEARLY_FLAT, nearly_flat
 from .report_facts import Savings
 from .report_words import count, kind_caveat, percent, without_folders
 from .run_view import RunView
@@ -81,10 +82,16 @@ def _sentence(text: str) -> str:
 
 
 def _reading(view: RunView, told: Summary) -> Iterator[str]:
-    """What of the run folder could not be read or was not counted."""
+    """What of the run folder could not be read, was not counted, or counts though it hardly differs."""
     unread = view.health().unread
     if unread:
         yield f"Damaged? {count(unread)} lines or files of the run could not be read; any figure may be short of them."
+    near, mixed = nearly_flat(view)
+    if near:
+        yield (
+            f"{count(near)} of {count(mixed)} mixed groups differ by less than {NEARLY_FLAT} of the reward range "
+            "(standard deviation). They count as mixed, since any difference gives GRPO a gradient; it may be noise."
+        )
     if told.duplicates:
         yield f"{count(told.duplicates)} results came twice and count once."
     if view.manifest.ranges_observed:

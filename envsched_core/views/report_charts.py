@@ -114,8 +114,8 @@ def _states(table: pd.DataFrame, *, predicts: bool) -> Chart | None:
         return None
     title = "What picks rested on"
     reading = (
-        "What the picks of a step rested on. Guessing ends where own history and neighbours take over from prior only "
-        "and environment only."
+        "What the picks of a step rested on. Guessing stops after the last step at which most picks were guesses: "
+        "prior only, and chosen by score (a uniform draw is no guess). A point may stand for several steps."
     )
     if not predicts:
         title = "What was known of the picks"

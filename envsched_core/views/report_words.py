@@ -164,7 +164,7 @@ def guessing_sentence(found: Guessing, last_step: int | None) -> str:
     if ended and found.last_guess not in (None, found.guesses_until):
         text += f" (the very last guess was at step {found.last_guess})"
     return (
-        f"{text}; {_informed(found) if ended else 'so far it has not stopped'}. Over the whole run "
+        f"{text}{f'. {_informed(found)}' if ended else '; so far it has not stopped'}. Over the whole run "
         f"{percent(found.guesses / found.picks)} of the picks were guesses (by score, with nothing known, not even of "
         f"the environment) and {percent(found.informed / found.picks)} rested on the task or on tasks like it."
     )
@@ -173,6 +173,8 @@ def guessing_sentence(found: Guessing, last_step: int | None) -> str:
 LAST_STATES = {
     "prior only": "nothing that was observed",
     "environment only": "results of their environment, not of tasks like them",
+    "neighbours": "results of tasks like them",
+    "own history": "their own results",
 }
 
 
@@ -180,15 +182,14 @@ def _informed(found: Guessing) -> str:
     """Since when, or how often, most picks rested on the task or on tasks like it."""
     if found.informed_from is not None:
         return (
-            f"from step {found.informed_from} on, most picks of every step rested on the task's own results or on "
+            f"From step {found.informed_from} on, most picks of every step rested on the task's own results or on "
             "tasks like it"
         )
     text = (
-        f"at {found.informed_steps:,} of {_several(found.steps, 'step')} most picks rested on the task's own results "
-        "or on tasks like it, not at the last one"
+        "The next stage, most picks resting on the task's own results or on tasks like it, was reached at "
+        f"{found.informed_steps:,} of {_several(found.steps, 'step')}"
     )
-    rested = LAST_STATES.get(found.last_state)
-    return f"{text}, where most rested on {rested}" if rested else text
+    return f"{text}; at the last step the largest share of the picks rested on {LAST_STATES[found.last_state]}"
 
 
 def guessing_figure(found: Guessing, last_step: int | None) -> tuple[str, str]:
@@ -215,7 +216,7 @@ def starved_sentence(table: pd.DataFrame, *, decided: bool) -> str:
         text = f"None: each of {_several(len(table), 'environment')} got at least {STARVED:.0%} of the {what} that "
         rest = f"; {_several(never, 'environment')} so small that none was to be expected got none" if never else ""
         return f"{text}uniform draws would have given{rest}.{_least(table, what)}"
-    names = ", ".join(_named(row) for row in starved.head(NAMED).itertuples(index=False))
+    names = ", ".join(_named(row, what) for row in starved.head(NAMED).itertuples(index=False))
     more = f", and {len(starved) - NAMED:,} more" if len(starved) > NAMED else ""
     return (
         f"{len(starved):,} of {_several(len(table), 'environment')} got less than {STARVED:.0%} of the {what} that "
@@ -229,12 +230,12 @@ def _least(table: pd.DataFrame, what: str) -> str:
     if len(known) < 2:
         return ""
     row = next((known.iloc[(known["visits"] / known["expected"]).argsort()]).itertuples(index=False))
-    return f" Fewest, against that: {_named(row)} {what}."
+    return f" Fewest, against that: {_named(row, what)}."
 
 
-def _named(row: object) -> str:
+def _named(row: object, what: str) -> str:
     env, visits, expected = (getattr(row, name) for name in ("env", "visits", "expected"))
-    return f"{env} ({int(visits):,} of {expected:,.0f})"
+    return f"{env} ({_several(int(visits), what.removesuffix('s'))}, {expected:,.0f} expected)"
 
 
 def _worth(starved: pd.DataFrame, table: pd.DataFrame) -> str:

@@ -28,7 +28,15 @@ from envsched_core.evaluate import (
 from .batch import NO_FILTERS, Filters
 from .run_view import STATES, RunView
 
-__all__ = ["ALL_PICKS", "FEWEST_GROUPS", "NOMINAL", "calibration_curve", "interval_coverage", "rank_correlations"]
+__all__ = [
+    "ALL_PICKS",
+    "FEWEST_GROUPS",
+    "NOMINAL",
+    "calibration_curve",
+    "interval_coverage",
+    "rank_correlations",
+    "variance_means",
+]
 
 Floats = NDArray[np.float64]
 
@@ -68,6 +76,27 @@ def calibration_curve(view: RunView, filters: Filters = NO_FILTERS, bins: int = 
             ends = (float(x[inside].min()), float(x[inside].max()), float(x[inside].mean()))
             rows.append((state, number, *ends, *found, int(inside.sum())))
     return pd.DataFrame(rows, columns=columns)
+
+
+def variance_means(view: RunView, filters: Filters = NO_FILTERS) -> dict[str, float | None]:
+    """Mean variances over what passes the filters, [0, 0.25]; None where there is none.
+
+    predicted (all picks), shown (what groups of their sizes show of it on average, answered picks), observed (answered
+    picks; in a log without decisions all its groups, of which only the environment is filtered).
+    """
+    decided = view.row("SELECT count(*) n FROM decisions")["n"]
+    wanted = {"env": filters.environments}
+    if decided:
+        wanted |= {"outcome": filters.outcomes, "state": filters.states}
+    named = {column: list(values) for column, values in wanted.items() if values}
+    source = "outcomes" if decided else "(SELECT env, variance AS observed, NULL AS predicted, scored FROM groups)"
+    passing = " AND ".join(["TRUE", *(f"list_contains(${column}, {column})" for column in named)])
+    return view.row(
+        f"""
+        SELECT avg(predicted) predicted, avg(predicted * (scored - 1) / scored) FILTER (scored > 1) shown,
+            avg(observed) observed FROM {source} WHERE {passing}""",
+        named,
+    )
 
 
 def rank_correlations(view: RunView, filters: Filters = NO_FILTERS) -> pd.DataFrame:
