@@ -154,7 +154,7 @@ class Scores:
     def _against_batch(self, tasks: Indices) -> tuple[Floats, Floats]:
         """Effects of each kind of their cells on `tasks` [K, M], and their penalties [M]; NaN = resembles no pick."""
         kinds = zip(self.tables(), self.problem.cells, strict=True)
-        effects = np.array([table[c.cell[tasks]] for table, c in kinds]).reshape(-1, len(tasks))
+        effects = np.array([table[c.cell[tasks]] for table, c in kinds]).reshape(len(self.effect), len(tasks))
         return effects, np.array([self.penalty.get(task, np.nan) for task in tasks.tolist()])
 
     def _terms(self, tasks: Indices, effects: Floats, penalties: Floats) -> list[dict[str, float]]:

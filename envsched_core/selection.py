@@ -123,12 +123,13 @@ class Batch(Scores):
         """
         effects, penalties = self._against_batch(tasks)
         index = tasks.tolist()
-        taken = [i for i, task in enumerate(index) if task in self._taken]
+        picked = [i for i, task in enumerate(index) if task in self.chosen]
+        taken = [i for i in picked if index[i] in self._taken]  # those of a saved state have their terms
         if taken:
             effects_then, penalties_then = zip(*(self._taken[index[i]] for i in taken), strict=True)
             effects[:, taken], penalties[taken] = np.array(effects_then).T, penalties_then
         out = self._terms(tasks, effects, penalties)
-        for i in taken:
+        for i in picked:
             pick = self.chosen[index[i]]
             pick.terms.update({} if pick.terms else out[i])
             out[i] = pick.terms
@@ -277,7 +278,8 @@ class Batch(Scores):
         """Take a released pick back: its quota and coverage are free again, the task is not asked twice."""
         if task not in self.chosen:
             return
-        del self.chosen[task], self._taken[task]
+        del self.chosen[task]
+        self._taken.pop(task, None)  # not there after `load_state_dict`
         self.dropped.add(task)
         self.used[self.problem.env[task]] -= 1
         self._visit(task, -1.0)

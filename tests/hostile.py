@@ -12,7 +12,7 @@ import msgspec
 
 from envsched_core.config import Config
 from envsched_core.importers import ImportOptions, import_run
-from envsched_core.records import Cost, GroupResult, Message, Place, Rollout, TaskSpec, Tool, ToolCall
+from envsched_core.records import Cost, Decision, GroupResult, Message, Place, Rollout, TaskSpec, Tool, ToolCall
 from envsched_core.scheduler import EnvSched
 from envsched_core.store import RunWriter, new_manifest
 
@@ -105,6 +105,23 @@ def _rollouts(group: GroupResult) -> list[Rollout]:
     ]  # fmt: skip
 
 
+def _hostile_decision(decision: Decision) -> Decision:
+    """The decision with payloads as names where a log may have any: outcomes, terms, shares, details."""
+    numbers = {_text("name", k): 0.25 for k in range(len(PAYLOADS))}
+    candidates = [
+        msgspec.structs.replace(
+            c, terms=c.terms | numbers, shares=c.shares | numbers,
+            details=c.details | numbers | {"how": _text("how", 8), "reason": _text("reason", 8)},
+        )
+        for c in decision.candidates
+    ]  # fmt: skip
+    counts = decision.counts | {_text("outcome", k): 1 for k in range(len(PAYLOADS))}
+    return msgspec.structs.replace(
+        decision, counts=counts, candidates=tuple(candidates), scheduler=_text("scheduler", 8),
+        config_digest=_text("digest", 8), expired=(_text("expired", 8),),
+    )  # fmt: skip
+
+
 def write_hostile_run(folder: Path, steps: int = 3) -> Path:
     """A live run with graph, decisions, groups, rollouts and notes, a payload wherever a log or trainer has a word."""
     path = folder / FOLDER
@@ -123,7 +140,7 @@ def write_hostile_run(folder: Path, steps: int = 3) -> Path:
         writer.add_graph(scheduler.graph, None)
         for step in range(steps):
             decision = scheduler.ask(6, step=step, policy_version=_text("policy", step + 8))
-            writer.asked(decision)
+            writer.asked(_hostile_decision(decision))
             scores = scheduler.scores()
             assert scores is not None
             writer.add_scores(scores)

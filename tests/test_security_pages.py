@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -33,6 +34,8 @@ PLAIN = {
 }
 """Fields of Streamlit's elements that never become Markdown or HTML."""
 MARKS = [mark for text in PAYLOADS for mark in text.split() if ("pwn" in mark or "ran=" in mark) and not mark.isalnum()]
+MARKUP = re.compile(r"pwn\w*[*_~`$:\]]|[*_~`$\[]pwn|:\w+[\[:/]|//|www\\.|[<>]")
+"""What would become Markdown, in cells of `st.table`, which render it."""
 LINKED = ("run", "step", "task", "env", "outcome", "state", "with", "compare", "set", "scope", "view", "color", "find")
 LINKED += ("edge", "node", "span", "window", "kinds", "weight", "live", "draws_only", "together", "errors_by")
 
@@ -55,6 +58,11 @@ def rendered(test) -> list[tuple[str, ...]]:
         if isinstance(getattr(node, "proto", None), Message)
         for way, text in strings(node.proto)
         if (node.type, way[-1]) not in PLAIN and any(mark in text for mark in MARKS)
+    ] + [
+        ("table", str(cell))
+        for table in test.table
+        for cell in table.value.to_numpy().ravel()
+        if MARKUP.search(str(cell))
     ]
 
 

@@ -7,6 +7,7 @@ from collections import Counter
 from envsched_core.errors import StoreError
 from envsched_core.store import read_counters
 
+from .intake import whole
 from .sink import Sink
 
 __all__ = ["count_on", "own_metrics"]
@@ -33,6 +34,6 @@ def count_on(counts: Counter[str], sink: Sink) -> None:
     for name, count in told.counts.items() if told else ():
         kind, _, rest = name.partition("/")
         if kind == "session":
-            counts[rest] += int(count)
+            counts[rest] += whole(count) or 0
         elif kind == "sink" and rest in TOTALS:
-            setattr(sink, rest, int(count))
+            setattr(sink, rest, whole(count) or 0)

@@ -17,7 +17,20 @@ import numpy as np
 
 from envsched_core.records import GroupResult, Pick, Rollout, TaskSpec
 
-__all__ = ["as_list", "attempt", "group_from", "name_of", "plain", "rollout_from", "task_from", "text_of", "whole"]
+__all__ = [
+    "MOST_BYTES",
+    "MOST_NAME",
+    "as_list",
+    "attempt",
+    "group_from",
+    "label_of",
+    "name_of",
+    "plain",
+    "rollout_from",
+    "task_from",
+    "text_of",
+    "whole",
+]
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -29,6 +42,10 @@ LARGEST = 2**53
 """Whole numbers up to here pass through JSON and floats unchanged."""
 MOST_DRAWS = 2**40
 """Groups of one task beyond this are as good as no limit, and would not fit the ledger's arrays."""
+MOST_BYTES = 2**25
+"""A record or note beyond this fits no line of a run folder, with room for what a line adds."""
+MOST_NAME = 10_000
+"""Characters of a name; a decision repeats the names of its tasks many times, and must fit a line too."""
 SURROGATES = re.compile("[\ud800-\udfff]")
 """Halves of characters; no UTF-8 holds them."""
 
@@ -75,6 +92,12 @@ def text_of(value: Any) -> str | None:
     return None if text is None else _clean(text)
 
 
+def label_of(value: Any) -> str | None:
+    """The same, cut to the length of a name."""
+    text = text_of(value)
+    return None if text is None else text[:MOST_NAME]
+
+
 def name_of(value: Any) -> Any:
     """A name that came as a number or as NumPy text -> text; anything else as it is."""
     if isinstance(value, str | int | np.integer) and not isinstance(value, bool):
@@ -108,7 +131,7 @@ def task_from(item: Any) -> TaskSpec | None:
         return None
     fields |= {name: name_of(fields[name]) for name in ("env", "task", "text", "verifier") if name in fields}
     task = _remade(fields, TaskSpec)
-    if task is None or not task.env or not task.task or "::" in task.env:
+    if task is None or not task.env or not task.task or "::" in task.env or _too_long(task.env, task.task):
         return None
     return task if task.draws is None or 0 <= task.draws <= MOST_DRAWS else None
 
@@ -132,6 +155,8 @@ def group_from(item: Any, picks: Mapping[str, Pick]) -> tuple[GroupResult, bool]
     if pick is not None:
         fields = {"env": pick.env, "task": pick.task, **fields}
     fields["group_id"] = fields["group_id"] or fields["pick_id"]
+    if _too_long(fields["group_id"], fields["pick_id"], fields.get("env"), fields.get("task")):
+        return None
     rewards, missing = _rewards(fields.get("rewards"))
     if rewards is None:
         return None
@@ -144,6 +169,10 @@ def group_from(item: Any, picks: Mapping[str, Pick]) -> tuple[GroupResult, bool]
         return made, True
     made = _remade({name: fields[name] for name in NEEDED if name in fields}, GroupResult)
     return (made, False) if made is not None else None
+
+
+def _too_long(*names: Any) -> bool:
+    return any(isinstance(name, str) and len(name) > MOST_NAME for name in names)
 
 
 def _fields(item: Any, kind: type[msgspec.Struct]) -> dict[str, Any] | None:
@@ -184,4 +213,7 @@ def _remade(value: Any, kind: type[S]) -> S | None:
 
 
 def _round_trip(value: Any, kind: type[S]) -> S:
-    return msgspec.json.decode(msgspec.json.encode(value), type=kind)
+    data = msgspec.json.encode(value)
+    if len(data) > MOST_BYTES:
+        raise ValueError(f"longer than {MOST_BYTES:,} bytes")
+    return msgspec.json.decode(data, type=kind)

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from envsched_core.errors import EnvSchedError, StoreError
+from envsched_core.errors import StoreError
 from envsched_core.records import Decision, Pick
 from envsched_core.replay.rederive import Calls
 from envsched_core.scheduler import EnvSched
 from envsched_core.store import RunReader, load_state
+
+from .intake import attempt
 
 __all__ = ["SNAPSHOT_FORMAT", "Resumed", "restore"]
 
@@ -51,16 +53,20 @@ def restore(reader: RunReader) -> Restored:
         StoreError: the events do not lead to the decisions on record (another version, or a damaged run).
     """
     for step in reversed(reader.state_steps()):
-        calls = Calls(reader)
-        try:
-            state = load_state(reader.path, step)
-            if state["format"] != SNAPSHOT_FORMAT or state["offset"] > reader.size():
-                continue
-            calls.load(state["scheduler"], state["tasks"])
-        except (EnvSchedError, KeyError, TypeError, ValueError, IndexError):
-            continue  # the events rebuild what a damaged snapshot held
-        return _catch_up(calls, reader, state, step)
+        found, _ = attempt(_from_snapshot, reader, step)
+        if found is not None:  # else the events rebuild what a damaged snapshot held
+            return found
     return _catch_up(Calls(reader), reader, {"offset": 0, "asked_here": 0, "trainer": None}, None)
+
+
+def _from_snapshot(reader: RunReader, step: int) -> Restored | None:
+    """None for a snapshot of another format, or of events that are not there; a damaged one may raise anything."""
+    state = load_state(reader.path, step)
+    if state["format"] != SNAPSHOT_FORMAT or state["offset"] > reader.size():
+        return None
+    calls = Calls(reader)
+    calls.load(state["scheduler"], state["tasks"])
+    return _catch_up(calls, reader, state, step)
 
 
 def _catch_up(calls: Calls, reader: RunReader, state: Mapping[str, Any], snapshot: int | None) -> Restored:

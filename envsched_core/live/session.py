@@ -21,16 +21,7 @@ from envsched_core.scheduler import EnvSched
 from envsched_core.store import Manifest, RunReader, RunWriter, new_manifest
 
 from .counting import count_on, own_metrics
-from .intake import (
-    as_list,
-    attempt,
-    group_from,
-    plain,
-    rollout_from,
-    task_from,
-    text_of,
-    whole,
-)
+from .intake import MOST_NAME, as_list, attempt, group_from, label_of, plain, rollout_from, task_from, text_of, whole
 from .restore import SNAPSHOT_FORMAT, Restored, Resumed, restore
 from .sink import Sink
 
@@ -197,7 +188,7 @@ class LiveSession:
         new = self._still_to_ask(wanted - len(back), at)
         if new == 0 and (back or wanted):
             return back
-        decision = self.decision = self._journal.ask(new, at, text_of(policy_version), scores=False)
+        decision = self.decision = self._journal.ask(new, at, label_of(policy_version), scores=False)
         self._asked_here += len(decision.picks)
         self._scored = False
         self._remember(decision.picks, at)
@@ -221,9 +212,9 @@ class LiveSession:
     def release(self, picks: Any, reason: Any) -> None:
         """End picks (or their ids) that will give no result; unknown ones are counted."""
         given = [text_of(p.pick_id if isinstance(p, Pick) else p) for p in as_list(picks, self.counts)]
-        ids = [pick_id for pick_id in given if pick_id is not None]
+        ids = [pick_id for pick_id in given if pick_id is not None and len(pick_id) <= MOST_NAME]
         self.counts["bad_release"] += len(given) - len(ids)
-        self._journal.release(ids, text_of(reason) or "", self.scheduler.step)
+        self._journal.release(ids, label_of(reason) or "", self.scheduler.step)
 
     @guarded(lambda: None)
     def note(self, step: Any, data: Any) -> None:

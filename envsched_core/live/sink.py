@@ -25,7 +25,7 @@ from envsched_core.graph import DualRelationGraph
 from envsched_core.records import Decision, GroupResult, Rollout, TaskSpec
 from envsched_core.store import RunReader, RunWriter, StepScores
 
-from .intake import attempt
+from .intake import MOST_BYTES, attempt
 
 __all__ = ["MOST_WAITING", "Sink"]
 
@@ -95,10 +95,9 @@ class Sink:
         self._event(lambda writer: writer.released(pick_ids, reason, step))
 
     def note(self, step: int | None, data: Mapping[str, Any]) -> None:
-        """Anything that no replay depends on; data that is no JSON is left out."""
-        try:
-            msgspec.json.encode(data)
-        except (TypeError, ValueError, OverflowError, RecursionError):
+        """Anything that no replay depends on; data that is no JSON, or too long for a line, is left out."""
+        encoded, _ = attempt(msgspec.json.encode, data)
+        if encoded is None or len(encoded) > MOST_BYTES:
             self.lost += 1
             return
         self._event(lambda writer: writer.note(step, data))

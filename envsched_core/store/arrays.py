@@ -6,11 +6,12 @@ import io
 import json
 import math
 import os
+import re
 import shutil
 import tokenize
 import zipfile
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any
 
@@ -26,9 +27,12 @@ from .files import GRAPH, SCORES, STATE, blake, kept_inside, replace_file
 
 MAX_SCORED_TASKS = 20_000
 STATE_FORMAT = 1
+_BLOCK = 1 << 20
 _NAMES = "pattern_names.json"
 _LEAF = "\0array"
 _TREE = "tree"
+_NUMBER = re.compile("0|[1-9][0-9]{0,18}")
+"""A number as it is written here: no other spelling is one of ours."""
 _UNREADABLE = (
     *(OSError, ValueError, KeyError, EOFError, OverflowError, TypeError, SyntaxError, RecursionError),
     *(MemoryError, NotImplementedError, tokenize.TokenError, zipfile.BadZipFile, zlib.error),
@@ -52,26 +56,40 @@ def write_graph(run: Path, graph: DualRelationGraph) -> str:
             np.save(temporary / f"{name}.npy", array, allow_pickle=False)
         (temporary / _NAMES).write_bytes(json.dumps(list(graph.pattern_names)).encode())
         if folder.exists():  # written before its event could be, in a run that was broken off there
-            _take_over(folder, temporary)
+            _take_over(run, folder, temporary)
         else:
             os.replace(temporary, folder)
     except OSError as error:
         raise StoreError(f"{folder} cannot be written: {error}; make room, then resume the run") from error
-    return graph_digest(folder)
+    return graph_digest(run, folder.name)
 
 
-def _take_over(folder: Path, temporary: Path) -> None:
+def _take_over(run: Path, folder: Path, temporary: Path) -> None:
     """Leave a graph that is on disk where it is, if it is the very one that was to be written."""
-    same = graph_digest(folder) == graph_digest(temporary)
+    same = graph_digest(run, folder.name) == graph_digest(run, temporary.name)
     shutil.rmtree(temporary)
     if not same:
         raise StoreError(f"{folder} is already written; a new graph needs a new version number")
 
 
-def graph_digest(folder: Path) -> str:
-    """BLAKE2b-128 over names and bytes of a graph's files; array by array in memory."""
-    files = sorted(folder.iterdir())
-    return blake(part for file in files for part in (file.name.encode(), b"\0", file.read_bytes()))
+def graph_digest(run: Path, name: str) -> str:
+    """BLAKE2b-128 over names and bytes of the files of a graph's folder.
+
+    Raises:
+        DamagedError: something in it is no file of the run, or cannot be read.
+    """
+    folder = kept_inside(run, f"{GRAPH}/{name}", folder=True)
+    try:
+        files = [kept_inside(run, f"{GRAPH}/{name}/{file.name}") for file in sorted(folder.iterdir())]
+        return blake(part for file in files for part in _parts(file))
+    except OSError as error:
+        raise DamagedError(f"{folder} cannot be read ({error}); make the run again from its source") from error
+
+
+def _parts(file: Path) -> Iterator[bytes]:
+    yield os.fsencode(file.name) + b"\0"
+    with file.open("rb") as stream:
+        yield from iter(lambda: stream.read(_BLOCK), b"")
 
 
 def read_graph(run: Path, version: int) -> DualRelationGraph:
@@ -80,7 +98,7 @@ def read_graph(run: Path, version: int) -> DualRelationGraph:
     Raises:
         StoreError: there is no such graph. DamagedError: its files cannot be read.
     """
-    folder = kept_inside(run, graph_folder(version))
+    folder = kept_inside(run, graph_folder(version), folder=True)
     if not folder.is_dir():
         raise StoreError(f"{run} has no graph {version}; it has {graph_versions(run) or 'none'}")
     try:
@@ -252,4 +270,4 @@ def _numbers(folder: Path, suffix: str) -> list[int]:
     if not folder.is_dir():
         return []
     names = (path.name.removesuffix(suffix) for path in folder.iterdir() if path.name.endswith(suffix))
-    return sorted(int(name) for name in names if name.isdecimal())
+    return sorted(int(name) for name in names if _NUMBER.fullmatch(name))

@@ -14,6 +14,8 @@ from envsched_core.records import TaskSpec, Tool
 
 from .files import TASKS, TOOLS, encode, kept_inside, read_line
 
+_BLOCK = 1 << 20
+
 Known = dict[tuple[str, str], Tool]
 """(environment, tool name) -> how tools.jsonl documents it."""
 
@@ -68,10 +70,11 @@ def read_tools(run: Path) -> Known:
 
 def count_tasks(run: Path) -> int:
     """Whole lines of tasks.jsonl."""
-    if not (run / TASKS).exists():
+    path = kept_inside(run, TASKS)
+    if not path.exists():
         return 0
-    with (run / TASKS).open("rb") as file:
-        return sum(line.endswith(b"\n") for line in file)
+    with path.open("rb") as file:
+        return sum(block.count(b"\n") for block in iter(lambda: file.read(_BLOCK), b""))
 
 
 def read_tasks(run: Path) -> Iterator[TaskSpec]:

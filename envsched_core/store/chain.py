@@ -12,7 +12,7 @@ from envsched_core.errors import DamagedError, FormatVersionError
 from envsched_core.records import task_key
 
 from .arrays import graph_digest, graph_folder
-from .files import MANIFEST, TASKS, TOOLS, blake
+from .files import MANIFEST, TASKS, TOOLS, blake, kept_inside
 from .lines import (
     GENESIS,
     Appended,
@@ -155,14 +155,15 @@ def _key(names: re.Match[bytes]) -> str | None:
 
 
 def _check_catalogue(path: Path, name: str, told: list[tuple[int, Appended]]) -> list[ChainProblem]:
+    file = kept_inside(path, name)
     problems, line, end = [], 1, 0
     for seq, span in told:
-        digest = _digest(path / name, span)
+        digest = _digest(file, span)
         if span.start != end or digest != span.digest:
             message = f"lines {line}-{line + span.count - 1}, registered by event {seq}, were changed after it"
             problems.append(ChainProblem(name, line, seq, None, None, message))
         line, end = line + span.count, span.end
-    size = (path / name).stat().st_size if (path / name).exists() else 0
+    size = file.stat().st_size if file.exists() else 0
     if size > end:
         message = f"{size - end:,} bytes that no event registers; resuming the run drops them"
         problems.append(ChainProblem(name, line, None, None, None, message))
@@ -184,7 +185,7 @@ def _check_graphs(path: Path, spans: _Spans) -> list[ChainProblem]:
         folder = path / graph_folder(version)
         if not folder.is_dir():
             problems.append(ChainProblem(graph_folder(version), 0, seq, step, None, "the graph is missing"))
-        elif graph_digest(folder) != digest:
+        elif graph_digest(path, folder.name) != digest:
             message = "an array of the graph was changed after it was written"
             problems.append(ChainProblem(graph_folder(version), 0, seq, step, None, message))
     return problems

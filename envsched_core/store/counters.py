@@ -9,7 +9,7 @@ import msgspec
 
 from envsched_core.errors import DamagedError
 
-from .files import COUNTERS, encode, kept_inside, replace_file
+from .files import COUNTERS, encode, kept_inside, read_line, replace_file
 
 __all__ = ["Counters", "read_counters", "write_counters"]
 
@@ -36,7 +36,8 @@ def read_counters(run: Path) -> Counters | None:
     """
     path = kept_inside(run, COUNTERS)
     try:
-        return msgspec.json.decode(path.read_bytes(), type=Counters)
+        with path.open("rb") as file:
+            return msgspec.json.decode(read_line(file, path, ""), type=Counters)
     except FileNotFoundError:
         return None
     except (OSError, msgspec.DecodeError, RecursionError) as error:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import os
+import weakref
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, ClassVar
 
 import msgspec
 import numpy as np
@@ -70,12 +71,12 @@ def replace_file(path: Path, data: bytes) -> None:
         raise StoreError(f"{path} cannot be written: {error}; make room or write elsewhere") from error
 
 
-def kept_inside(run: Path, name: str) -> Path:
-    """A file or folder of a run folder, for reading; that of a run whose folder is itself a link is inside it.
+def kept_inside(run: Path, name: str, *, folder: bool = False) -> Path:
+    """A file (or `folder`) of a run folder; that of a run whose folder is itself a link is inside it.
 
     Raises:
         DamagedError: it is, or lies behind, a link that leads nowhere or out of the run folder, so that it is no part
-            of the run; or it is no file, but a pipe or device.
+            of the run; or it is no file, but a pipe, a device or a folder.
     """
     inside, here = os.path.realpath(run), run
     for part in Path(name).parts:
@@ -84,7 +85,21 @@ def kept_inside(run: Path, name: str) -> Path:
             raise DamagedError(f"{here} is a link that leads nowhere or out of its run folder; put a copy there")
     if here.exists() and not (here.is_file() or here.is_dir()):
         raise DamagedError(f"{here} is a pipe or device, no file of a run; remove it")
+    if here.exists() and here.is_dir() != folder:
+        raise DamagedError(f"{here} is {'no folder' if folder else 'a folder, no file'}; remove it")
     return here
+
+
+def check_inside(run: Path) -> None:
+    """Before a run is written: nothing of it leads out of its folder.
+
+    Raises:
+        DamagedError: as in `kept_inside`.
+    """
+    for name in (EVENTS, GRAPH, SCORES, STATE, ROLLOUTS.partition("/")[0]):
+        kept_inside(run, name, folder=True)
+    for name in (MANIFEST, TASKS, TOOLS, ROLLOUTS, LINKED, COUNTERS):
+        kept_inside(run, name)
 
 
 def read_line(file: BinaryIO, path: Path, at: str) -> bytes:
@@ -174,7 +189,13 @@ def whole_size(path: Path) -> int:
 
 
 class Lock:
-    """The exclusive lock of a run folder's one writer; given back when closed or when the process ends."""
+    """The exclusive lock of a run folder's one writer; given back when closed or when the process ends.
+
+    A forked child (a data loader's worker) does not have it: it may live longer than the writer, which then could not
+    be resumed, and must not write beside it.
+    """
+
+    _held: ClassVar[weakref.WeakSet[Lock]] = weakref.WeakSet()
 
     def __init__(self, run: Path) -> None:
         """Takes it at once.
@@ -182,8 +203,9 @@ class Lock:
         Raises:
             LockedError: another process writes this run.
         """
+        path = kept_inside(run, LOCK)
         try:
-            self._fd = os.open(run / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
+            self._fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
         except OSError as error:
             raise StoreError(f"{run} cannot be written: {error.strerror}; choose another folder") from error
         try:
@@ -198,9 +220,24 @@ class Lock:
             raise StoreError(f"{run} is on a file system without locks ({error}); choose a local folder") from error
         os.ftruncate(self._fd, 0)
         os.pwrite(self._fd, f"{os.getpid()}\n".encode(), 0)
+        Lock._held.add(self)
+
+    @property
+    def held(self) -> bool:
+        """Whether this process has it."""
+        return self._fd >= 0
 
     def close(self) -> None:
         """Give it back; a second call does nothing."""
         if self._fd >= 0:
             os.close(self._fd)
         self._fd = -1
+
+    @classmethod
+    def let_go(cls) -> None:
+        """In a forked child: close what it inherited; the parent's locks stand."""
+        for lock in list(cls._held):
+            lock.close()
+
+
+os.register_at_fork(after_in_child=Lock.let_go)

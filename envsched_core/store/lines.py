@@ -209,7 +209,7 @@ def segments(run: Path) -> list[Path]:
     Raises:
         DamagedError: one is a link that leads out of the run folder.
     """
-    names = sorted(file.name for file in kept_inside(run, EVENTS).glob("seg-[0-9]*.jsonl"))
+    names = sorted(file.name for file in kept_inside(run, EVENTS, folder=True).glob("seg-[0-9]*.jsonl"))
     return [kept_inside(run, f"{EVENTS}/{name}") for name in names]
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from envsched_core.errors import DamagedError
 
 from .arrays import graph_folder, graph_versions
-from .files import ROLLOUTS, TASKS, TOOLS, cut, whole_size
+from .files import GRAPH, ROLLOUTS, SCORES, STATE, TASKS, TOOLS, cut, kept_inside, whole_size
 from .lines import GENESIS, RawLine, Registered, decode_envelope, decode_told, line_hash, raw_lines, split_hash
 
 _BEGUN = re.compile(r"\.(\w+\.json|linked\.jsonl|\d+|\d+\.npz)\.\d+\.tmp")
@@ -59,13 +59,14 @@ class End:
         ends = dict(self._ends) if self._sure else {name: whole_size(run / name) for name in self._ends}
         ends[ROLLOUTS] = whole_size(run / ROLLOUTS)
         for version in set(graph_versions(run)) - self.graphs if self._sure else ():
-            shutil.rmtree(run / graph_folder(version))
+            shutil.rmtree(kept_inside(run, graph_folder(version), folder=True))
         return {name: cut(run / name, end) for name, end in ends.items()}
 
 
 def unfinished(run: Path) -> list[Path]:
     """Files and folders that a killed writer had begun under another name (`replace_file`, `write_graph`)."""
-    return [path for pattern in (".*.tmp", "*/.*.tmp") for path in run.glob(pattern) if _BEGUN.fullmatch(path.name)]
+    folders = [run, *(run / name for name in (GRAPH, SCORES, STATE, "rollouts"))]
+    return [path for folder in folders for path in folder.glob(".*.tmp") if _BEGUN.fullmatch(path.name)]
 
 
 def drop_unfinished(run: Path) -> None:

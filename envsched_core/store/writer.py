@@ -29,6 +29,7 @@ from .files import (
     AppendFile,
     Lock,
     blake,
+    check_inside,
     cut,
     encode,
     rollouts_file,
@@ -240,7 +241,7 @@ class RunWriter:
             os.replace(temporary, target)
 
     def _open(self) -> None:
-        if self._lock is None:
+        if self._lock is None or not self._lock.held:
             raise StoreError(f"the writer of {self.path} is closed; resume the run to go on")
 
     def _file(self, name: str) -> AppendFile:
@@ -280,6 +281,7 @@ class RunWriter:
 
     def _recover(self) -> dict[str, int]:
         """Drop what is unfinished and take up after it; returns the bytes dropped by file."""
+        check_inside(self.path)
         drop_unfinished(self.path)
         end = find_end(self.path, self.manifest.writer)
         self._seq, self._hash, self._graphs = end.seq, end.hash, end.graphs
