@@ -7,7 +7,6 @@ it. `whole_page` draws all of it at once, as for printing.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
@@ -50,9 +49,6 @@ USUAL = 260
 """Pixels that a chart takes."""
 BESIDE, CHART_ROW = 100, 28
 """Pixels that a chart of rows takes, about: beside them, and each."""
-
-MARKUP = re.compile(r"[\\`*_{}\[\]#|~$:<>!/@&]|(?<=www)\.", re.IGNORECASE)
-"""What Markdown, TeX, Streamlit's directives and links are made of."""
 
 Click = Callable[[Any], None]
 Table = pd.DataFrame | Callable[[], pd.DataFrame]
@@ -185,13 +181,9 @@ def short_table(shown: pd.DataFrame, data: pd.DataFrame, *, key: str) -> None:
     """A few rows in words of ours, as plain HTML, with a download of the `data` behind them.
 
     It is there at once: charts, and tables that scroll, wait for a megabyte of code that the browser reads first.
-    Streamlit renders Markdown in it, and a log may have names among our words: what markup is made of is left out.
+    Streamlit renders Markdown in it: nothing that a log says may be among the words.
     """
-    st.table(
-        shown.map(lambda cell: MARKUP.sub(" ", cell) if isinstance(cell, str) else cell),
-        border="horizontal",
-        hide_index=True,
-    )
+    st.table(shown, border="horizontal", hide_index=True)
     _below(data, key)
 
 

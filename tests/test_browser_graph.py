@@ -90,7 +90,7 @@ def test_an_edge_tells_its_parts_and_nothing_of_a_log_is_run(site, watch):
     end = int(str(other).replace("flow ", "").replace("0-", ""))
     one, far = page.evaluate(NODE_AT, 0), page.evaluate(NODE_AT, end)
     page.mouse.move(one[0] + 1, one[1] + 1)
-    page.wait_for_function(f"() => ({MAP})().envschedMap.tip.textContent.includes('groups observed')")
+    page.wait_for_function(f"() => ({MAP})().envschedMap.tip.textContent.includes('observed')")
     assert HOSTILE_ENVS[0] in drawn(page)["tip"]
     page.mouse.click(*[a + 0.4 * (b - a) for a, b in zip(one, far, strict=True)])
     expect(page.locator(".st-key-graph_panel").get_by_text("the parts sum to the weight")).to_be_visible(timeout=15_000)

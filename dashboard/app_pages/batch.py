@@ -81,8 +81,11 @@ def _worth(run: Run, step: int, *, drawn: bool) -> None:
     parts.chart(partial(charts.term_totals, totals), totals, key="term_totals", alt=alt, rows=len(totals))
     st.markdown("**How every task of the pool ended**")
     counts = loading.outcome_counts(run, step)
-    counts = counts.assign(outcome=[words.outcome(code) for code in counts["outcome"]])
-    parts.short_table(counts.assign(tasks=counts["tasks"].map(words.count)), counts, key="outcome_counts")
+    outcomes = [
+        words.outcome(code) if code in words.OUTCOMES else "in a way not known here" for code in counts["outcome"]
+    ]
+    shown = pd.DataFrame({"outcome": outcomes, "tasks": counts["tasks"].map(words.count)})
+    parts.short_table(shown, counts, key="outcome_counts")
 
 
 def _change(run: Run, step: int, frame: Frame) -> None:
