@@ -267,7 +267,7 @@ def rivals(table: pd.DataFrame, cutoff: float | None) -> go.Figure:
         hovertemplate="%{y}<br>score %{x:.4f}<br>%{text}<extra></extra>",
     )  # fmt: skip
     if cutoff is not None:
-        figure.add_vline(x=cutoff, line={"dash": "dash", "width": 2, "color": PURPLE}, layer="below")
+        figure.add_vline(x=cutoff, line={"dash": "dash", "width": 2, "color": PURPLE})
     figure.update_xaxes(title="score")
     return figure
 

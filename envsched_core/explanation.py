@@ -13,6 +13,7 @@ __all__ = [
     "explanation",
     "features_sentence",
     "logit_parts",
+    "several",
     "ties",
     "trust_sentence",
     "verdict",
@@ -63,6 +64,11 @@ LITTLE = 0.05
 """Logits that move a mean reward by about one hundredth at most."""
 TIE = 1e-9
 """Scores nearer to each other than this differ by the tie-break, or by rounding: lots decided."""
+
+
+def several(n: int, one: str, many: str = "") -> str:
+    """A count with its noun, in the plural unless it is 1: ``1 task``, ``1,200 tasks``."""
+    return f"{n:,} {one if n == 1 else many or f'{one}s'}"
 
 
 def ties(margin: float) -> bool:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +10,7 @@ from small_run import HOSTILE
 
 charts = pytest.importorskip("envsched_dashboard.charts")
 graph_view = pytest.importorskip("envsched_dashboard.graph_view")
+cells_view = pytest.importorskip("envsched_dashboard.cells_view")
 
 OURS = [Path(charts.__file__).parent / name for name in ("in_view.js", "cells_view/cells.js")]
 EVIL = "<a href='x'>$x$ %{y}\nnext</a>"
@@ -70,10 +72,6 @@ def test_a_waterfall_adds_up_to_the_score():
     assert figure.layout.shapes[0].x0 == 0.4
 
 
-def test_the_cut_off_does_not_strike_through_the_labels_of_the_bars():
-    assert charts.rivals(rivals(), 0.7).layout.shapes[0].layer == "below"
-
-
 def test_the_components_fetch_nothing_and_write_no_html():
     script = graph_view._script()
     assert "sourceMappingURL" not in script
@@ -82,3 +80,10 @@ def test_the_components_fetch_nothing_and_write_no_html():
         assert not [
             word for word in ("innerHTML", "outerHTML", "insertAdjacent", "fetch(", "import(", "http") if word in text
         ]
+
+
+def test_the_place_of_the_cells_is_as_high_as_they_draw_themselves():
+    script = (Path(charts.__file__).parent / "cells_view/cells.js").read_text()
+    drawn = {name: int(size) for name, size in re.findall(r"\b([A-Z_]+) = (\d+)", script)}
+    names = ("TOP", "BELOW", "LEAST_ROW", "MOST_ROW", "LEAST_HEIGHT")
+    assert {name: getattr(cells_view, name) for name in names} == {name: drawn[name] for name in names}

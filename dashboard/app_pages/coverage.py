@@ -254,23 +254,10 @@ def _left_behind(run: Run, frame: Frame) -> None:
         table = table[table["env"].isin(frame.filters.environments)].reset_index(drop=True)
     shown = table.assign(reached=table["tasks_seen"] / table["tasks"])
     names = list(shown["env"])
+    visits = ["env", "ratio", "visits", "expected", "reached"]
+    counts = ["tasks", "tasks_seen", "groups", "mixed", "mean_variance", "since", "quota_hits"]
     parts.pick_row(
-        shown[
-            [
-                "env",
-                "ratio",
-                "visits",
-                "expected",
-                "reached",
-                "tasks",
-                "tasks_seen",
-                "groups",
-                "mixed",
-                "mean_variance",
-                "since",
-                "quota_hits",
-            ]
-        ],
+        shown[[*visits, *counts]],
         key="left_behind",
         on_pick=lambda row: parts.go_to("coverage", env=[names[row]]),
         columns={

@@ -47,8 +47,7 @@ def warnings(run: Run) -> None:
     health = loading.health(run)
     if not health.unread:
         return
-    what = "line or file" if health.unread == 1 else "lines or files"
-    said = f"Partial: {words.count(health.unread)} {what} of the run could not be read."
+    said = f"Partial: {words.several(health.unread, 'line or file', 'lines or files')} of the run could not be read."
     st.warning(f"{said} Every number here is without them; Log health says more.", icon=":material/warning:")
     with st.expander("Which ones"):
         if health.unknown:

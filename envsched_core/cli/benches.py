@@ -15,7 +15,7 @@ from envsched_core.bench.pool import PoolPlan, PoolReport, run_pool, write_pool
 from envsched_core.bench.pool_scores import PoolScore
 from envsched_core.bench.predict import PredictPlan, PredictReport, predictors_of, run_predict, write_predict
 from envsched_core.bench.predict_scores import PredictScore, TruthScore
-from envsched_core.importers.wording import counted
+from envsched_core.explanation import several
 
 from .closed_loop import bench
 from .output import ConfigFile, Json, SetOption, bar, number, print_json, say, settings_from, table
@@ -115,7 +115,7 @@ def _pool_rows(scores: Mapping[str, PoolScore]) -> list[list[str]]:
 
 
 def _size(groups: int, tasks: int, environments: int) -> str:
-    return f"{counted(groups, 'group')} of {counted(tasks, 'task')} in {counted(environments, 'environment')}"
+    return f"{several(groups, 'group')} of {several(tasks, 'task')} in {several(environments, 'environment')}"
 
 
 def _span(three: tuple[float, float, float], digits: int = 3) -> str:

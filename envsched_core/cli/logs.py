@@ -11,6 +11,7 @@ import typer
 from envsched_core.bench.assess import Assessment, assess
 from envsched_core.errors import ConfigError, StoreError
 from envsched_core.evaluate import Interval
+from envsched_core.explanation import several
 from envsched_core.importers import (
     FORMATS,
     Carries,
@@ -20,7 +21,6 @@ from envsched_core.importers import (
     list_formats,
     report_lines,
 )
-from envsched_core.importers.wording import counted
 from envsched_core.store import Manifest, list_runs
 
 from .output import Json, bar, print_json, say, table
@@ -201,7 +201,7 @@ def _print_assessment(found: Assessment) -> None:
         "task": found.tasks,
         "environment": found.environments,
     }
-    say(", ".join(counted(size, noun) for noun, size in sizes.items()))
+    say(", ".join(several(size, noun) for noun, size in sizes.items()))
     if found.comparable_groups:
         low, high = found.flat.low, found.flat.high
         say(f"rollouts in groups with equal rewards: {found.flat.mean:.1%} (95 % interval {low:.1%} to {high:.1%})")

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
+from envsched_core.explanation import several
+
 from .report import ImportReport
 from .statistics import RewardRange
 
-__all__ = ["counted", "report_lines"]
+__all__ = ["report_lines"]
 
 MOST_ENVIRONMENTS = 12
-
-
-def counted(number: int, noun: str) -> str:
-    """A number of things: ``1 task``, ``1,200 tasks``."""
-    return f"{number:,} {noun}" + ("" if number == 1 else "s")
 
 
 def report_lines(report: ImportReport) -> list[str]:
@@ -25,13 +22,13 @@ def report_lines(report: ImportReport) -> list[str]:
 def _catalogue(report: ImportReport) -> list[str]:
     """What there is to say of a log that only lists tasks."""
     files = report.files[0] if len(report.files) == 1 else f"{len(report.files)} files"
-    found = f"{counted(report.listed_tasks, 'task')} of {counted(report.environments, 'environment')}, no rollouts"
+    found = f"{several(report.listed_tasks, 'task')} of {several(report.environments, 'environment')}, no rollouts"
     return [f"{files} ({', '.join(report.formats)}): a catalogue of {found}", *_dropped(report)]
 
 
 def _rows(report: ImportReport) -> list[str]:
     files = report.files[0] if len(report.files) == 1 else f"{len(report.files)} files"
-    counts = f"{counted(report.rows, 'row')}, {report.kept:,} kept, {report.dropped:,} dropped"
+    counts = f"{several(report.rows, 'row')}, {report.kept:,} kept, {report.dropped:,} dropped"
     return [f"{files} ({', '.join(report.formats)}): {counts}", *_dropped(report)]
 
 
@@ -44,35 +41,35 @@ def _groups(report: ImportReport) -> list[str]:
     sizes = ", ".join(f"{count:,} of {size}" for size, count in report.group_sizes[:8])
     sizes += ", ..." if len(report.group_sizes) > 8 else ""
     lines = [
-        f"{counted(report.environments, 'environment')}, {counted(report.tasks, 'task')}, "
-        f"{counted(report.rollouts, 'rollout')}"
+        f"{several(report.environments, 'environment')}, {several(report.tasks, 'task')}, "
+        f"{several(report.rollouts, 'rollout')}"
         + (f" ({report.missing:,} without a usable reward)" if report.missing else ""),
-        f"{counted(report.groups, 'group')} ({sizes}); usual size {report.usual_size}, "
+        f"{several(report.groups, 'group')} ({sizes}); usual size {report.usual_size}, "
         f"{report.partial_groups:,} partial",
     ]
     if report.flat_groups is not None and report.flat_rollouts is not None:
         lines.append(
-            f"zero variance: {report.flat_groups:.1%} of the {counted(report.comparable_groups, 'group')} with two or "
+            f"zero variance: {report.flat_groups:.1%} of the {several(report.comparable_groups, 'group')} with two or "
             f"more rewards, {report.flat_rollouts:.1%} of their rollouts"
         )
     if report.steps is not None:
         lines.append(f"steps {report.steps[0]} to {report.steps[1]}")
     if report.repeats:
-        lines.append(f"{counted(report.repeats, 'rollout')} left out as repeats of earlier ones")
+        lines.append(f"{several(report.repeats, 'rollout')} left out as repeats of earlier ones")
     return lines
 
 
 def _rewards(report: ImportReport) -> list[str]:
     lines = [_range(item) for item in report.rewards[:MOST_ENVIRONMENTS]]
     more = len(report.rewards) - MOST_ENVIRONMENTS
-    return lines + ([f"  and {counted(more, 'more environment')}"] if more > 0 else [])
+    return lines + ([f"  and {several(more, 'more environment')}"] if more > 0 else [])
 
 
 def _range(item: RewardRange) -> str:
     if item.low is None:
         return f"  {item.env}: no reward"
     span = f"{item.low:g} to {item.high:g}"
-    return f"  {item.env}: rewards {span} ({item.kind}), mean {item.mean:.3f}, {counted(item.rollouts, 'rollout')}"
+    return f"  {item.env}: rewards {span} ({item.kind}), mean {item.mean:.3f}, {several(item.rollouts, 'rollout')}"
 
 
 def _remarks(report: ImportReport) -> list[str]:

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 import pandas as pd
 
 from envsched_core.evaluate import Interval
+from envsched_core.explanation import several
 
 from .report_facts import STARVED, Guessing, Savings
 from .summary import Summary
@@ -108,19 +109,15 @@ def between(found: Interval, digits: int = 0) -> str:
     return f"95 % interval {percent(found.low, digits)} to {percent(found.high, digits)}"
 
 
-def _several(n: int, one: str, many: str = "") -> str:
-    return f"{n:,} {one if n == 1 else many or one + 's'}"
-
-
 def shared_sentence(told: Summary, share: Interval) -> str:
     """How much of what was rolled out could teach anything."""
     if told.informative_share is None:
-        waits = f"{_several(told.picks, 'pick waits', 'picks wait')} for results." if told.picks else ""
+        waits = f"{several(told.picks, 'pick waits', 'picks wait')} for results." if told.picks else ""
         return f"Nothing was observed yet. {waits}".strip()
     within = f" ({between(share)})" if between(share) else ""
     return (
-        f"{percent(told.informative_share)} of {_several(told.counted, 'group')} had mixed rewards{within}; "
-        f"{count(told.wasted_rollouts)} of {_several(told.rollouts, 'rollout')} went to groups whose rewards were all "
+        f"{percent(told.informative_share)} of {several(told.counted, 'group')} had mixed rewards{within}; "
+        f"{count(told.wasted_rollouts)} of {several(told.rollouts, 'rollout')} went to groups whose rewards were all "
         "the same."
     )
 
@@ -130,7 +127,7 @@ def savings_sentence(found: Savings) -> str:
     if found.against == "nothing" or math.isnan(found.saved.mean):
         return f"It cannot be told: {found.how}."
     text = (
-        f"scheduling spent {percent(found.flat, 1)} of {_several(found.rollouts, 'rollout')} on groups whose rewards "
+        f"scheduling spent {percent(found.flat, 1)} of {several(found.rollouts, 'rollout')} on groups whose rewards "
         f"were all the same; uniform draws {'are expected to spend' if found.against == 'pool' else 'spent'} "
         f"{percent(found.uniform, 1)}"
     )
@@ -187,7 +184,7 @@ def _informed(found: Guessing) -> str:
         )
     text = (
         "The next stage, most picks resting on the task's own results or on tasks like it, was reached at "
-        f"{found.informed_steps:,} of {_several(found.steps, 'step')}"
+        f"{found.informed_steps:,} of {several(found.steps, 'step')}"
     )
     return f"{text}; at the last step the largest share of the picks rested on {LAST_STATES[found.last_state]}"
 
@@ -213,13 +210,13 @@ def starved_sentence(table: pd.DataFrame, *, decided: bool) -> str:
     if not table["visits"].sum():
         return "Nothing was visited yet."
     if not len(starved):
-        text = f"None: each of {_several(len(table), 'environment')} got at least {STARVED:.0%} of the {what} that "
-        rest = f"; {_several(never, 'environment')} so small that none was to be expected got none" if never else ""
+        text = f"None: each of {several(len(table), 'environment')} got at least {STARVED:.0%} of the {what} that "
+        rest = f"; {several(never, 'environment')} so small that none was to be expected got none" if never else ""
         return f"{text}uniform draws would have given{rest}.{_least(table, what)}"
     names = ", ".join(_named(row, what) for row in starved.head(NAMED).itertuples(index=False))
     more = f", and {len(starved) - NAMED:,} more" if len(starved) > NAMED else ""
     return (
-        f"{len(starved):,} of {_several(len(table), 'environment')} got less than {STARVED:.0%} of the {what} that "
+        f"{len(starved):,} of {several(len(table), 'environment')} got less than {STARVED:.0%} of the {what} that "
         f"uniform draws would have given: {names}{more}.{_worth(starved, table)}"
     )
 
@@ -235,7 +232,7 @@ def _least(table: pd.DataFrame, what: str) -> str:
 
 def _named(row: object, what: str) -> str:
     env, visits, expected = (getattr(row, name) for name in ("env", "visits", "expected"))
-    return f"{env} ({_several(int(visits), what.removesuffix('s'))}, {expected:,.0f} expected)"
+    return f"{env} ({several(int(visits), what.removesuffix('s'))}, {expected:,.0f} expected)"
 
 
 def _worth(starved: pd.DataFrame, table: pd.DataFrame) -> str:
@@ -249,14 +246,14 @@ def _worth(starved: pd.DataFrame, table: pd.DataFrame) -> str:
     groups, mixed = int(starved["groups"].sum()), int(starved["mixed"].sum())
     if not groups:
         return " None of their groups was observed, so what was missed there is not known."
-    return f" {mixed:,} of their {_several(groups, 'observed group')} {'was' if mixed == 1 else 'were'} mixed."
+    return f" {mixed:,} of their {several(groups, 'observed group')} {'was' if mixed == 1 else 'were'} mixed."
 
 
 def coverage_sentence(told: Summary, found: Coverage) -> str:
     """How much of the catalogue was reached, against uniform draws."""
     text = (
-        f"{count(told.tasks_covered)} of {_several(told.tasks, 'task')} and {count(told.environments_covered)} of "
-        f"{_several(told.environments, 'environment')} were reached"
+        f"{count(told.tasks_covered)} of {several(told.tasks, 'task')} and {count(told.environments_covered)} of "
+        f"{several(told.environments, 'environment')} were reached"
     )
     if not len(found.table):
         return f"{text}."
@@ -277,10 +274,10 @@ def prediction_sentence(told: Summary, ranks: Interval, picks: int, *, predicts:
         f"showed {number(told.mean_variance)} (0.25 is the most)"
     )
     if math.isnan(ranks.mean):
-        return f"{level}. Their order cannot be judged on {_several(picks, 'pick')}."
+        return f"{level}. Their order cannot be judged on {several(picks, 'pick')}."
     ends = "" if math.isnan(ranks.low) else f", 95 % interval {ranks.low:.2f} to {ranks.high:.2f}"
     return (
-        f"{level}. The order of {_several(picks, 'pick')} by prediction and by result agrees with a rank correlation "
+        f"{level}. The order of {several(picks, 'pick')} by prediction and by result agrees with a rank correlation "
         f"of {ranks.mean:.2f} (0: not at all, 1: fully{ends}); one group of few rollouts is a noisy result, so even "
         "perfect predictions stay below 1."
     )
