@@ -19,6 +19,7 @@ import msgspec
 from envsched_core.baselines import REFERENCES, expand, make_scheduler
 from envsched_core.config import Config, config_from
 from envsched_core.errors import ConfigError
+from envsched_core.explanation import several
 from envsched_core.scheduler import EnvSched
 from envsched_core.testbed import EVALUATED, AnyLearner, Curve, Learner, World, make_learner, make_oracle, make_world
 from envsched_core.testbed import train as train_once
@@ -218,7 +219,7 @@ def _notes(plan: LearnPlan, scores: Mapping[str, Score]) -> list[str]:
     if len(plan.world_seeds) == 1:
         notes.append("one world: the intervals are over its seeds and say nothing of other worlds")
     if plan.seeds < 5:
-        notes.append(f"{plan.seeds} seeds a world: too few to claim a difference (5 are the least)")
+        notes.append(f"{several(plan.seeds, 'seed')} a world: too few to claim a difference (5 are the least)")
     if 0 in plan.world_seeds:
         notes.append("world seed 0 is for development; report on others")
     fills = [name for name in plan.schedulers if name not in REFERENCES and make_scheduler(name).fills_batch]

@@ -21,6 +21,7 @@ from envsched_core.baselines import REFERENCES, expand, make_scheduler
 from envsched_core.config import Config
 from envsched_core.errors import ConfigError
 from envsched_core.evaluate import Interval
+from envsched_core.explanation import several
 from envsched_core.replay import RecordedPool, config_for
 
 from .dots import dots_svg
@@ -188,7 +189,7 @@ def _notes(
     elif len(per_run) < FEW_RUNS:
         notes.append(f"{len(per_run)} runs: too few for an interval over runs to say much of other logs")
     if plan.seeds < FEW_RUNS:
-        notes.append(f"{plan.seeds} seeds: an interval over so few is too narrow")
+        notes.append(f"{several(plan.seeds, 'seed')}: an interval over so few is too narrow")
     notes += [f"{name} is left out: {reason}" for name, reason in left_out.items()]
     if fills := [name for name in plan.schedulers if make_scheduler(name).fills_batch]:
         notes.append(f"{', '.join(fills)}: filled before it trains; all groups it generated count, as many as others'")
