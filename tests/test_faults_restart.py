@@ -93,6 +93,7 @@ def test_a_snapshot_that_was_tampered_with_is_passed_over(tmp_path: Path, tally:
     tally("snapshots that were tampered with", len(tampered))
 
 
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")  # of Python 3.12 on, where threads run
 def test_a_forked_worker_neither_keeps_a_run_locked_nor_writes_it(tmp_path: Path, tally: Tally) -> None:
     run, (told, tell) = tmp_path / "run", os.pipe()
     writer = RunWriter.create(run, new_manifest("run", "live"))
