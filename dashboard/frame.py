@@ -222,7 +222,7 @@ def _follow(step: int, last: int) -> None:
 
 def _to_newest(last: int) -> None:
     if st.session_state["follow"]:
-        st.session_state["step"] = last
+        parts.ask("step", last)
 
 
 def _keep_step(first: int, last: int) -> None:
@@ -250,13 +250,17 @@ def _nearest(chosen: int, steps: list[int]) -> int:
 
 
 def _set_step(step: int, last: int) -> None:
-    st.session_state["step"] = step
-    _moved(last)
+    parts.ask("step", step)
+    _chose(step, last)
 
 
 def _moved(last: int) -> None:
+    _chose(st.session_state["step"], last)
+
+
+def _chose(step: int, last: int) -> None:
     """The reader chose a step: who goes back stays there, who goes to the newest follows it."""
-    st.session_state["follow"] = st.session_state["step"] == last
+    parts.ask("follow", step == last)
     _settled("step")
 
 
@@ -346,7 +350,8 @@ def _line(run: Run, steps: list[int], *, polls: bool, grows: bool) -> Callable[[
     drawn = time.monotonic()
 
     def line() -> None:
-        if polls and _news(run) and time.monotonic() - drawn >= REDRAW_SECONDS:
+        news = polls and _news(run) and time.monotonic() - drawn >= REDRAW_SECONDS
+        if parts.acted() or news:  # a click in a part that was drawn anew meanwhile, and is gone, comes with the tick
             # Asked to rerun, Streamlit forgets the page of a click that came while the news was read; asked to draw, it
             # follows the click.
             st.empty()

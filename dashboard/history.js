@@ -6,10 +6,15 @@
 // running: then the address is followed once more, as if the reader had come back to it. A tick that is sent behind a
 // click in the menu can take its page away in the same way: then the click is made once more.
 //
-// What a part of the page just left still tells the server behind the click, such as a chart that comes into view, is
-// kept back until the new page speaks. It would be answered in the name of the old page; Streamlit's client then
-// empties the new one, and its next part, whose place is gone, ends the client: a white page. Should that happen all
-// the same, the page is loaded anew from its address, which holds the run, the step and the filters.
+// What a part of a page just left still tells the server behind the click, such as a chart that comes into view, is
+// kept back until another page speaks: one of its parts, or the reader's next act on it, which may lead back. It would
+// be answered in the name of the old page; Streamlit's client then empties the new one, and its next part, whose place
+// is gone, ends the client: a white page. Should that happen all the same, the page is loaded anew from its address,
+// which holds the run, the step and the filters.
+//
+// Streamlit's client gathers what is to be told until its timer comes, and tells it in the name of one part, if there
+// is one: a click on the page in the same moment as a chart that comes into view would draw that chart alone. So what
+// comes into view (in_view.js) has told at once what was gathered before it, and then itself.
 if (!window.envschedHistory) {
   window.envschedHistory = true;
   const TRIES = 3, LOOK_MS = 1000, LEAVE_MS = 5000, AGAIN_MS = 60000, MENU = "[data-testid=stSidebarNav] a";
@@ -17,13 +22,27 @@ if (!window.envschedHistory) {
   const push = history.pushState.bind(history);
   let acted = false, back = null, tries = TRIES, empty = 0, wanted = null, missed = 0;
 
+  const later = window.setTimeout.bind(window);
+  let due = null;
+  window.setTimeout = (act, delay, ...rest) => {
+    if (delay || !String(act).includes("sendUpdateWidgetsMessage")) return later(act, delay, ...rest);
+    const once = () => { if (due === once) { due = null; act(); } };
+    due = once;
+    return later(once);
+  };
+  window.envschedTellNow = () => due?.();
+
   const send = WebSocket.prototype.send, text = new TextDecoder("latin1");
+  const left = new Set();
   let page = null, leaving = 0;
   WebSocket.prototype.send = function (told) {
     const [, of, part] = (ArrayBuffer.isView(told) && PAGE.exec(text.decode(told))) || [];
-    if (part && of !== page && performance.now() < leaving) return;
-    if (part) leaving = 0;
-    else if (of && page !== null && of !== page) leaving = performance.now() + LEAVE_MS;
+    if (part && left.has(of) && performance.now() < leaving) return;
+    if (part || (of === page && wanted === null)) left.clear();  // wanted: the link in the menu was clicked once more
+    else if (of && page !== null && of !== page) {
+      left.add(page).delete(of);
+      leaving = performance.now() + LEAVE_MS;
+    }
     page = of ?? page;
     send.call(this, told);
   };

@@ -1,5 +1,6 @@
 // Tells that the place is in view, or will be after a little more scrolling. What was told last is drawn before the
-// next place tells: two at once would cut each other's drawing short. Who gets no answer tells again.
+// next place tells: two at once would cut each other's drawing short. Who gets no answer tells again. Each is told
+// alone, see history.js.
 const PATIENCE_MS = 1500;
 const line = (window.envschedInView ||= { waiting: [], told: null });
 
@@ -7,7 +8,9 @@ function next() {
   line.waiting = line.waiting.filter((one) => one.place.isConnected);
   if (line.told || !line.waiting.length) return;
   const one = (line.told = line.waiting.shift());
+  window.envschedTellNow?.();
   one.tell();
+  window.envschedTellNow?.();
   one.timer = setTimeout(() => {
     line.waiting.push(one);
     line.told = null;

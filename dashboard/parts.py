@@ -20,6 +20,8 @@ from .in_view import in_view
 from .loading import csv_bytes
 
 __all__ = [
+    "acted",
+    "ask",
     "begin_page",
     "cells",
     "chart",
@@ -44,6 +46,8 @@ MOST_ROWS = 500
 """Rows a table sends to the browser; the download has them all."""
 OF_A_RUN = ("step", "last_step", "env", "outcome", "state", "task", "notices", "rederive")
 """What the session keeps for one run only."""
+OF_A_PAGE = ("compare", "scope", "set")
+"""Widgets of a page that an act may set: they are drawn after the frame's."""
 
 USUAL = 260
 """Pixels that a chart takes."""
@@ -69,8 +73,14 @@ def go_to(page: str, **values: Any) -> None:
     st.session_state["go_to"] = (page, values)
 
 
+def ask(key: str, value: Any) -> None:
+    """From a callback: set a widget of the frame, or one of `OF_A_PAGE` that the page draws, as `go_to` does."""
+    st.session_state.setdefault("wanted", {})[key] = value
+
+
 def take_values() -> None:
-    """Set what `go_to` asked for; to be called before the widgets of the frame are drawn."""
+    """Set what `go_to` and `ask` asked for; to be called before the widgets of the frame are drawn."""
+    acted()  # the whole page is about to be drawn
     values = st.session_state.get("wanted", {})
     if "run" in values:
         leave_run()
@@ -78,9 +88,14 @@ def take_values() -> None:
         st.session_state[key] = value
 
 
-def values_taken() -> None:
-    """To be called when they are drawn: a run of the page that was cut short before that is not the last word."""
-    st.session_state.pop("wanted", None)
+def values_taken(*drawn: str) -> None:
+    """To be called when they are drawn: a run of the page that was cut short before that is not the last word.
+
+    `drawn`: a page's own; without, all but those.
+    """
+    values = st.session_state.get("wanted", {})
+    for key in drawn or values.keys() - set(OF_A_PAGE):
+        values.pop(key, None)
 
 
 def leave_run() -> None:
@@ -91,7 +106,6 @@ def leave_run() -> None:
 
 def begin_page(name: str) -> None:
     """Before a page is drawn: of one that was just opened, nothing has been in view yet."""
-    st.session_state.pop("acted", None)
     if st.session_state.get("page") != name:
         st.session_state["page"], st.session_state["seen"] = name, set()
 
@@ -105,7 +119,7 @@ def _when_seen(draw: Callable[[], None], *, key: str, height: int, alt: str) -> 
     """Draw when the place of it, so many pixels high, comes into view; alone, without the rest of the page."""
 
     def drawn() -> None:
-        if st.session_state.pop("acted", False):  # a click in here is a matter of the whole page
+        if acted():  # a click in here is a matter of the whole page
             st.rerun()
         seen = st.session_state.setdefault("seen", set())
         if key in seen or whole_page():
@@ -116,10 +130,26 @@ def _when_seen(draw: Callable[[], None], *, key: str, height: int, alt: str) -> 
     st.fragment(drawn, key=f"{key}_part")()
 
 
-def _acted(act: Click, what: Any) -> None:
+def _here(told: Callable[[], None]) -> Callable[[], None]:
+    """A click of the page that is drawn: opened by it, another page may hear of it once more from the browser."""
+    page = st.session_state.get("page")
+
+    def act() -> None:
+        if st.session_state.get("page") == page:
+            told()
+
+    return act
+
+
+def _act(act: Click, what: Any) -> None:
     """Do what a click asks for; the whole page is drawn anew then, see `_when_seen`."""
     st.session_state["acted"] = True
     act(what)
+
+
+def acted() -> bool:
+    """Whether there was a click, in a part, that the page has not been drawn for; asked once."""
+    return bool(st.session_state.pop("acted", False))
 
 
 def chart(
@@ -136,7 +166,7 @@ def chart(
         else:
             st.plotly_chart(
                 make(), key=key, alt=alt, config={"displaylogo": False}, selection_mode="points",
-                on_select=lambda: _clicked(key, on_click),
+                on_select=_here(lambda: _clicked(key, on_click)),
             )  # fmt: skip
 
     _when_seen(draw, key=key, height=BESIDE + CHART_ROW * rows if rows else USUAL, alt=alt)
@@ -153,7 +183,7 @@ def _clicked(key: str, on_click: Click) -> None:
     """Hand the first selected point's customdata on. Bracket access: tests inject plain dicts."""
     points = st.session_state[key]["selection"]["points"]
     if points and points[0].get("customdata") is not None:
-        _acted(on_click, points[0]["customdata"])
+        _act(on_click, points[0]["customdata"])
 
 
 def twin(data: Table, *, key: str) -> None:
@@ -212,7 +242,7 @@ def pick_row(data: pd.DataFrame, *, key: str, on_pick: Click, columns: Columns |
         st.dataframe(
             shown, key=key, hide_index=True, column_config=columns, height=height, selection_mode="single-row",
             placeholder=MISSING,
-            on_select=lambda: _picked(key, on_pick),
+            on_select=_here(lambda: _picked(key, on_pick)),
         )  # fmt: skip
         _below(data, key)
 
@@ -222,4 +252,4 @@ def pick_row(data: pd.DataFrame, *, key: str, on_pick: Click, columns: Columns |
 def _picked(key: str, on_pick: Click) -> None:
     rows = st.session_state[key]["selection"]["rows"]
     if rows:
-        _acted(on_pick, rows[0])
+        _act(on_pick, rows[0])

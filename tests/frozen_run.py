@@ -13,7 +13,7 @@ from pathlib import Path
 
 import msgspec
 
-from envsched_core.config import config_from
+from envsched_core.config import Config, config_from
 from envsched_core.live import LiveSession
 from envsched_core.records import Cost, GroupResult, Pick, TaskSpec, Tool
 
@@ -65,9 +65,9 @@ def next_decision(live: LiveSession) -> bytes:
     return msgspec.json.format(msgspec.json.encode(live.decision), indent=1)
 
 
-def make(folder: Path) -> None:
+def make(folder: Path, config: Config = CONFIG) -> None:
     """Write the run, and what comes next, into `folder`."""
-    with LiveSession.create(folder, "envsched", CONFIG, snapshot_every=3) as live:
+    with LiveSession.create(folder, "envsched", config, snapshot_every=3) as live:
         live.register(tasks())
         play(live, range(STEPS))
     copy = folder.with_name(folder.name + "-copy")

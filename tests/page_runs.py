@@ -57,3 +57,20 @@ def sound(test: Any) -> Any:
     """The app, which must not have failed."""
     assert not test.exception, [e.value for e in test.exception]
     return test
+
+
+def crossed_by_a_tick(test: Any, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """When `parts` gets to the function of that name, once, a tick of a live run tells every widget as it is now."""
+    from envsched_dashboard import parts
+    from streamlit.runtime.scriptrunner import RerunData, get_script_run_ctx
+
+    as_it_was, act = test._tree.get_widget_states(), getattr(parts, name)
+
+    def crossed(*given: Any) -> None:
+        monkeypatch.setattr(parts, name, act)
+        context = get_script_run_ctx()
+        told = {"widget_states": as_it_was, "query_string": context.query_string}
+        context.script_requests.request_rerun(RerunData(page_script_hash=context.page_script_hash, **told))
+        act(*given)
+
+    monkeypatch.setattr(parts, name, crossed)

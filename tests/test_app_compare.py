@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from page_runs import app, shown_page, sound
+from page_runs import app, crossed_by_a_tick, shown_page, sound
 from small_run import opened, write_log, write_run
 
 from envsched_core import views
@@ -189,6 +189,16 @@ def test_a_decision_leads_to_what_would_have_picked_it(runs, monkeypatch):
     test = sound(test.button(key="to_what_if").click().run())
     assert test.title[0].value == "Compare & what-if"
     assert "Confirmed by deciding the step again" in shown(test)
+
+
+def test_what_the_browser_told_before_it_knew_of_an_act_does_not_undo_it(runs, monkeypatch):
+    test = what_if(runs, monkeypatch, set='{"weight_task": 0.25}')
+    crossed_by_a_tick(test, monkeypatch, "begin_page")
+    test.button(key="what_if_reset").click().run()
+    assert sound(test).text_input(key="set").value == ""
+    assert "Change a setting" in test.info[0].value
+    test.text_input(key="set").set_value('{"weight_task": 0.5}').run()  # what was asked for is done with
+    assert "Under these settings" in shown(sound(test))
 
 
 def test_a_log_has_nothing_to_decide_again(runs, monkeypatch):

@@ -31,7 +31,7 @@ def test_the_player_goes_through_the_first_steps_and_stops(site, watch):
     assert page.evaluate(STEP_AT) == 0
     first = page.evaluate(STATES_AT)
     page.locator(f"{PLAYER} .updatemenu-button", has_text="Play").click()
-    page.wait_for_function(f"({STEP_AT}) === 3", timeout=15_000)
+    page.wait_for_function(f"({STEP_AT}) === 3")
     assert page.evaluate(STATES_AT) != first
     assert page.evaluate(PICKS_AT) == 8
     page.locator(f"{PLAYER} .updatemenu-button", has_text="Pause").click()
@@ -44,7 +44,7 @@ def test_a_weight_is_changed_and_what_enters_and_leaves_is_explained(site, watch
     field = number(page, "Exponent of task coverage")
     field.fill("0")
     page.get_by_role("button", name="Decide again").click()
-    expect(page.get_by_text("Under these settings step 2 picks")).to_be_visible(timeout=30_000)
+    expect(page.get_by_text("Under these settings step 2 picks")).to_be_visible()
     expect(page.get_by_text("recorded picks come out again")).to_be_visible()
     watch.settle()
     assert "weight_task" in page.url
@@ -53,9 +53,9 @@ def test_a_weight_is_changed_and_what_enters_and_leaves_is_explained(site, watch
     entering = [key for key in now.picks() if key not in was]
     expect(page.get_by_text(now.explain(entering[0]).verdict)).to_be_visible()
     watch.pick("what_if_moves", 1)
-    expect(page.get_by_text(now.explain(entering[1]).verdict)).to_be_visible(timeout=15_000)
+    expect(page.get_by_text(now.explain(entering[1]).verdict)).to_be_visible()
     page.get_by_role("button", name="Back to the run's settings").click()
-    expect(page.get_by_text("Change a setting and decide the step again.")).to_be_visible(timeout=15_000)
+    expect(page.get_by_text("Change a setting and decide the step again.")).to_be_visible()
     sound(watch)
 
 
@@ -64,11 +64,11 @@ def test_a_decision_leads_to_the_smallest_change_and_to_the_step_with_it(site, w
     key = next(c.key for c in candidates if c.outcome == "below_cutoff")
     page = watch.open(site.url(f"decision?run=demo&step=2&task={key}"), "Decision")
     page.get_by_role("button", name="What would have picked it?").click()
-    expect(page.locator("h1")).to_contain_text("Compare", timeout=15_000)
+    expect(page.locator("h1")).to_contain_text("Compare")
     expect(page.get_by_text("Confirmed by deciding the step again")).to_be_visible(timeout=60_000)
     watch.settle()
     watch.pick("smallest_changes")
-    expect(page.get_by_text("Under these settings step 2 picks")).to_be_visible(timeout=30_000)
+    expect(page.get_by_text("Under these settings step 2 picks")).to_be_visible()
     assert "task=" in page.url
     assert "compare=What" in page.url
     sound(watch)
@@ -76,11 +76,11 @@ def test_a_decision_leads_to_the_smallest_change_and_to_the_step_with_it(site, w
 
 def test_the_report_is_a_file_that_opens_without_a_request(site, watch, browser, tmp_path):
     page = watch.open(site.url("report?run=demo&with=log"), "Report")
-    with page.expect_download(timeout=15_000) as found:
+    with page.expect_download() as found:
         page.get_by_role("button", name="Page (HTML)").click()
     file = tmp_path / "report.html"
     file.write_bytes(Path(found.value.path()).read_bytes())
-    with page.expect_download(timeout=15_000) as found:
+    with page.expect_download() as found:
         page.get_by_role("button", name="Tables (CSV)").click()
     with zipfile.ZipFile(found.value.path()) as archive:
         assert {"report.txt", "steps.csv", "environments.csv"} <= set(archive.namelist())
@@ -119,13 +119,13 @@ def test_charts_and_columns_have_room_when_the_window_is_narrow(site, browser):
     page.set_viewport_size({"width": 900, "height": 1000})
     for path in ("cold_start", "decision", "compare", "log_health"):
         page.goto(site.url(f"{path}?run=demo&step=2&whole=true"))
-        expect(page.locator("h1")).to_be_visible(timeout=30_000)
+        expect(page.locator("h1")).to_be_visible()
         watched.settle()
         main = page.locator(".stMainBlockContainer")
         assert main.evaluate("e => e.scrollWidth <= e.clientWidth + 1")
         charts = main.locator(".stPlotlyChart")
         if charts.count():
-            expect(charts.first).to_be_visible(timeout=15_000)
+            expect(charts.first).to_be_visible()
             assert min(box["width"] for one in charts.all() if (box := one.bounding_box())) > 350
     sound(watched)
     page.close()
@@ -137,9 +137,9 @@ def test_a_damaged_log_says_where_and_shows_the_line(site, watch):
     lines = segment.read_bytes().splitlines(keepends=True)
     segment.write_bytes(b"".join([*lines[:3], b"<b>broken</b>\n", *lines[4:9], *lines[10:]]))
     page = watch.open(site.url("log_health?run=damaged"), "Log health")
-    expect(page.get_by_text("the event numbers do not go on by one at 1 place")).to_be_visible(timeout=15_000)
+    expect(page.get_by_text("the event numbers do not go on by one at 1 place")).to_be_visible()
     watch.pick("unreadable")
-    expect(page.get_by_text("<b>broken</b>")).to_be_visible(timeout=15_000)
+    expect(page.get_by_text("<b>broken</b>")).to_be_visible()
     page.get_by_role("button", name="Check the whole log").click()
-    expect(page.get_by_text("The log is not as it was written, or not in order")).to_be_visible(timeout=30_000)
+    expect(page.get_by_text("The log is not as it was written, or not in order")).to_be_visible()
     sound(watch)

@@ -61,11 +61,11 @@ def test_every_page_in_both_colours(site, browser, run):
         if run == "growing":
             grow(site.runs / run, number)
         state = page.get_by_test_id("stSidebar").get_by_text(STATES[run], exact=True)
-        expect(state).to_be_visible(timeout=20_000)  # the next tick reads what was just written
+        expect(state).to_be_visible()  # the next tick reads what was just written
         watched.colours("light" if number % 2 else "dark")
         watched.settle()
         if run == "damaged":
-            expect(page.get_by_text("of the run could not be read").first).to_be_visible(timeout=20_000)
+            expect(page.get_by_text("of the run could not be read").first).to_be_visible()
         sound(watched)
     watched.page.close()
 
@@ -77,6 +77,6 @@ def test_a_run_that_cannot_be_read_is_named_and_the_others_stay(site, watch):
     page = watch.open(site.url("?run=broken"), "EnvSched")
     expect(page.get_by_text("Broken: this run cannot be read")).to_be_visible()
     page.goto(site.url("?run=small"))
-    expect(page.locator("h1")).to_contain_text("Overview", timeout=15_000)
+    expect(page.locator("h1")).to_contain_text("Overview")
     shutil.rmtree(broken)
     sound(watch)

@@ -55,6 +55,15 @@ def test_previous_and_next_go_to_steps_that_pass_the_filters(runs, monkeypatch):
     assert test.slider(key="step").value == 2
 
 
+def test_a_tick_does_not_undo_a_step(runs, monkeypatch):
+    test = sound(page_runs.app(runs, monkeypatch, run="demo", step="1").run())
+    page_runs.crossed_by_a_tick(test, monkeypatch, "take_values")
+    test.button(key="next_step").click().run()
+    assert sound(test).slider(key="step").value == 2
+    test.slider(key="step").set_value(0).run()  # what was asked for is done with
+    assert sound(test).slider(key="step").value == 0
+
+
 @pytest.mark.parametrize(("raw", "shown"), [("99", 3), ("x", 3), ("-7", 0), ("9" * 40, 3), ("²", 3)])
 def test_a_step_that_is_not_there_is_told_with_the_one_that_is_shown(runs, monkeypatch, raw, shown):
     test = shown_page(sound(page_runs.app(runs, monkeypatch, run="demo", step=raw).run()), "batch")

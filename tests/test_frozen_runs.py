@@ -10,6 +10,7 @@ import frozen_run
 import msgspec
 import pytest
 
+from envsched_core.config import config_from
 from envsched_core.errors import FormatVersionError
 from envsched_core.live import LiveSession
 from envsched_core.records import Decision
@@ -49,11 +50,12 @@ def test_its_state_goes_on_to_the_same_picks_and_terms(frozen):
 
 
 def test_a_run_made_today_is_the_frozen_one(tmp_path):
+    """Under the knobs on its record: defaults may change, what they mean may not."""
     folder = tmp_path / f"run_{FORMAT}"
-    frozen_run.make(folder)
-    for name in ("tasks.jsonl", "tools.jsonl"):
-        assert (folder / name).read_bytes() == (FORMATS / folder.name / name).read_bytes()
     frozen = FORMATS / folder.name
+    frozen_run.make(folder, config_from(RunReader(frozen).manifest.config))
+    for name in ("tasks.jsonl", "tools.jsonl"):
+        assert (folder / name).read_bytes() == (frozen / name).read_bytes()
     pairs = [[msgspec.to_builtins(e.event.data) for e in RunReader(path).events()] for path in (frozen, folder)]
     assert first_difference(*pairs) is None
 

@@ -36,6 +36,7 @@ def show(frame: Frame) -> None:
         "Show", [TWO_RUNS, WHAT_IF], default=TWO_RUNS, key="compare", bind="query-params", required=True,
         label_visibility="collapsed",
     )  # fmt: skip
+    parts.values_taken("compare")
     if chosen == WHAT_IF:
         what_if.show(frame, frame.run)
     else:

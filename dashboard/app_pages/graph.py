@@ -115,6 +115,7 @@ def _scope(run: Run, frame: Frame) -> str:
     chosen = str(
         st.segmented_control("Show", scopes, key="scope", bind="query-params", required=True) or fitting
     )  # fmt: skip
+    parts.values_taken("scope")
     st.session_state["graph_asked"] = (asked, chosen)
     return chosen
 

@@ -71,6 +71,7 @@ def _wanted() -> dict[str, Any]:
             "JSON, setting to value", key="set", bind="query-params", max_chars=MOST_TEXT,
             placeholder='{"weight_task": 2, "max_shares": {"ENV": 0.5}}',
         )  # fmt: skip
+        parts.values_taken("set")
     if not text:
         return {}
     try:
@@ -177,7 +178,7 @@ def _tasks(value: Any) -> list[Any]:
 
 def _use(changes: dict[str, Any]) -> None:
     """From a callback: put changes into the link."""
-    st.session_state["set"] = msgspec.json.encode(changes).decode() if changes else ""
+    parts.ask("set", msgspec.json.encode(changes).decode() if changes else "")
 
 
 # ---------------------------------------------------------------------- the answer
