@@ -98,15 +98,15 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     min_range: NonNegative = 1e-09
     """a group whose rewards span at most this is flat; in reward units"""
 
-    # prediction
+    # prediction; before the second step, groups tell nothing of features and neighbours, and all values of theirs tie
     half_lives: Grid = (0.0, 20.0)
     """steps after which a rollout counts half: the values trust is learned over; 0 = never ages"""
     kappa_env_grid: Annotated[tuple[Strict, ...], Meta(min_length=1)] = (0.5, 1.0, 2.0, 4.0)
     """weight of the environment's mean, in units of its concentration: the values trust is learned over"""
-    features_share_grid: Annotated[tuple[Share, ...], Meta(min_length=1)] = (0.0, 0.5, 1.0)
-    """part of that weight that goes to what the task's features predict: the values trust is learned over"""
-    tau_within_grid: Grid = (0.0, 0.1, 0.3, 1.0)
-    """weight of within-environment neighbours: the values trust is learned over"""
+    features_share_grid: Annotated[tuple[Share, ...], Meta(min_length=1)] = (1.0, 0.5, 0.0)
+    """part of it that goes to what the task's features predict: trust is learned over these, ties take the first"""
+    tau_within_grid: Grid = (0.3, 0.0, 0.1, 1.0)
+    """weight of within-environment neighbours: trust is learned over these, ties take the first"""
     tau_cross_grid: Grid = (0.0, 0.05, 0.2)
     """weight of cross-environment neighbours: the values trust is learned over"""
     kappa_global: Strict = 0.1

@@ -198,7 +198,7 @@ def settings_of(manifest: Manifest, decision: Decision) -> tuple[Setting, ...]:
     if decision.trust is not None and has_weights(scheduler):
         for name, grid in zip(TRUST, scheduler.predictor.grids, strict=True):
             if len(grid) > 1:
-                found.append(Setting(name, "relation", getattr(decision.trust, name), tuple(grid)))
+                found.append(Setting(name, "relation", getattr(decision.trust, name), tuple(sorted(grid))))
     return tuple(found)
 
 
