@@ -92,7 +92,9 @@ def main() -> None:
     chosen = st.navigation(menu)
     target, values = st.session_state.pop("go_to", ("", {}))
     if target:
-        st.session_state["wanted"] = values
+        if "run" in values:  # what is asked for still is of the run that is left
+            st.session_state.pop("wanted", None)
+        parts.ask(**values)
         if chosen.url_path != pages[target].url_path:  # on the same page the frame keeps what the URL says of the run
             # With no parameters at all it would refuse, since the frame's are bound; the frame writes them anew.
             st.switch_page(pages[target], query_params={})

@@ -160,10 +160,16 @@ def _run_picker(runs: pd.DataFrame) -> str:
     _keep_in_url("run")
     st.caption("Run, newest first")
     chosen = st.selectbox(
-        "Run", names, index=None, required=True, key="run", bind="query-params", on_change=parts.leave_run,
+        "Run", names, index=None, required=True, key="run", bind="query-params", on_change=_other_run,
         label_visibility="collapsed",
     )  # fmt: skip
     return str(chosen or names[0])
+
+
+def _other_run() -> None:
+    """What is asked for still is of the run that is left."""
+    st.session_state.pop("wanted", None)
+    parts.leave_run()
 
 
 def _step_picker(steps: list[int], passing: list[int], *, grows: bool) -> int | None:
@@ -222,7 +228,7 @@ def _follow(step: int, last: int) -> None:
 
 def _to_newest(last: int) -> None:
     if st.session_state["follow"]:
-        parts.ask("step", last)
+        parts.ask(step=last)
 
 
 def _keep_step(first: int, last: int) -> None:
@@ -250,7 +256,7 @@ def _nearest(chosen: int, steps: list[int]) -> int:
 
 
 def _set_step(step: int, last: int) -> None:
-    parts.ask("step", step)
+    parts.ask(step=step)
     _chose(step, last)
 
 
@@ -260,7 +266,7 @@ def _moved(last: int) -> None:
 
 def _chose(step: int, last: int) -> None:
     """The reader chose a step: who goes back stays there, who goes to the newest follows it."""
-    parts.ask("follow", step == last)
+    parts.ask(follow=step == last)
     _settled("step")
 
 

@@ -73,9 +73,9 @@ def go_to(page: str, **values: Any) -> None:
     st.session_state["go_to"] = (page, values)
 
 
-def ask(key: str, value: Any) -> None:
-    """From a callback: set a widget of the frame, or one of `OF_A_PAGE` that the page draws, as `go_to` does."""
-    st.session_state.setdefault("wanted", {})[key] = value
+def ask(**values: Any) -> None:
+    """From a callback: set widgets of the frame, or those of `OF_A_PAGE` that the page draws, as `go_to` does."""
+    st.session_state.setdefault("wanted", {}).update(values)
 
 
 def take_values() -> None:

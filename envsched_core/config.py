@@ -98,13 +98,15 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     min_range: NonNegative = 1e-09
     """a group whose rewards span at most this is flat; in reward units"""
 
-    # prediction; before the second step, groups tell nothing of features and neighbours, and all values of theirs tie
+    # prediction
+    # The groups of the first step were predicted from nothing: features and neighbours score alike on them, whatever
+    # their weight, and the first value of each grid is taken. In this order it did best in steps 2 and 3.
     half_lives: Grid = (0.0, 20.0)
     """steps after which a rollout counts half: the values trust is learned over; 0 = never ages"""
     kappa_env_grid: Annotated[tuple[Strict, ...], Meta(min_length=1)] = (0.5, 1.0, 2.0, 4.0)
     """weight of the environment's mean, in units of its concentration: the values trust is learned over"""
     features_share_grid: Annotated[tuple[Share, ...], Meta(min_length=1)] = (1.0, 0.5, 0.0)
-    """part of it that goes to what the task's features predict: trust is learned over these, ties take the first"""
+    """part of the environment's weight for what features predict: trust is learned over these, ties take the first"""
     tau_within_grid: Grid = (0.3, 0.0, 0.1, 1.0)
     """weight of within-environment neighbours: trust is learned over these, ties take the first"""
     tau_cross_grid: Grid = (0.0, 0.05, 0.2)
@@ -116,7 +118,7 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     trust_margin: NonNegative = 0.5
     """nats by which another trust must be better before it is taken"""
     learn_trust: bool = True
-    """false keeps the first half-life and the middle of each grid (the upper of two)"""
+    """false keeps the first half-life and, of each grid, the value in the middle as listed (the second of two)"""
 
     # graph
     neighbours: Positive = 8

@@ -13,7 +13,8 @@ and little about the variance. kappa_e is a learned multiple of the environment'
 (`RewardMoments.concentration`): in some environments the mean says much about each task, in others little; on
 replays of public logs this was worth more than any other term. Trust (that multiple, rho, tau_w, tau_x, half-life)
 is a point on a small grid; each point earns the Beta-binomial log likelihood of every incoming group,
-predicted from the state before the step, and the best (with hysteresis) serves the next decision. All sums
+predicted from the state before the step, and the best (with hysteresis) serves the next decision; of equals,
+the first in the order of the grids. The middle of each grid stands until one is better. All sums
 are updated along the edges of the tasks just observed, never by a pass over N.
 """
 

@@ -155,6 +155,22 @@ def test_trust_in_neighbours_is_learned(world: str, trusted: bool) -> None:
     assert (trust.loglik > trust.loglik_no_within + 10) is trusted
 
 
+@pytest.mark.parametrize("order", [(1.0, 0.5, 0.0), (0.0, 0.5, 1.0)])
+def test_of_trusts_that_explain_the_first_groups_equally_well_the_first_is_taken(order: tuple[float, ...]) -> None:
+    """Predicted from nothing, groups speak for a weight of the environment only: flat ones for a small one."""
+    config = config_from({"batch_size": 16, "features_share_grid": order, "tau_within_grid": (0.3, 0.0, 0.1, 1.0)})
+    scheduler = make_scheduler("envsched", config)
+    scheduler.register(invented_tasks())
+    predictor = scheduler.predictor
+    for pick in scheduler.ask(16, step=0).picks:
+        scheduler.observe([GroupResult(pick.pick_id, pick.env, pick.task, (1.0,) * 8, step=0)])
+    assert predictor.point == (0, 2.0, 0.5, 0.1, 0.05)
+    scheduler.ask(1, step=1)
+    alike = [score for p, score in zip(predictor.points, predictor.loglik, strict=True) if p[:2] == (0, 0.5)]
+    assert np.ptp(alike) < 1e-9
+    assert predictor.point == (0, 0.5, order[0], 0.3, 0.0)
+
+
 def test_a_wider_reward_range_moves_what_features_expect_with_the_mean() -> None:
     scheduler = make_scheduler("envsched", config_from({"batch_size": 8, "group_size": 4}))
     scheduler.register(invented_tasks())

@@ -369,7 +369,7 @@ def _environments(run: Run, frame: Frame, chosen: Settings) -> None:
 def _stay(**values: object) -> None:
     """From a callback: set values of the frame and of this page without leaving it; the frame takes them in."""
     _choose(None)
-    st.session_state["wanted"] = values
+    parts.ask(**values)
 
 
 def _open_environment(env: str) -> None:

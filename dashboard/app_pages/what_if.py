@@ -178,7 +178,7 @@ def _tasks(value: Any) -> list[Any]:
 
 def _use(changes: dict[str, Any]) -> None:
     """From a callback: put changes into the link."""
-    parts.ask("set", msgspec.json.encode(changes).decode() if changes else "")
+    parts.ask(set=msgspec.json.encode(changes).decode() if changes else "")
 
 
 # ---------------------------------------------------------------------- the answer
