@@ -131,7 +131,11 @@ def _when_seen(draw: Callable[[], None], *, key: str, height: int, alt: str) -> 
 
 
 def _here(told: Callable[[], None]) -> Callable[[], None]:
-    """A click of the page that is drawn: opened by it, another page may hear of it once more from the browser."""
+    """A click of the page that is drawn. Another page, opened by it, does not act on it again.
+
+    The browser tells a selection on the page just left until it has forgotten that page; the server, which has
+    forgotten the value and not the callback, would take it for a new click.
+    """
     page = st.session_state.get("page")
 
     def act() -> None:

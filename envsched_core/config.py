@@ -100,7 +100,7 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     # prediction
     # The groups of the first step were predicted from nothing: features and neighbours score alike on them, whatever
-    # their weight, and the first value of each grid is taken. In this order it did best in steps 2 and 3.
+    # their weight, and the first value of each grid is taken: this order did best on recorded logs of four tried.
     half_lives: Grid = (0.0, 20.0)
     """steps after which a rollout counts half: the values trust is learned over; 0 = never ages"""
     kappa_env_grid: Annotated[tuple[Strict, ...], Meta(min_length=1)] = (0.5, 1.0, 2.0, 4.0)

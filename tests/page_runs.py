@@ -60,7 +60,10 @@ def sound(test: Any) -> Any:
 
 
 def crossed_by_a_tick(test: Any, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    """When `parts` gets to the function of that name, once, a tick of a live run tells every widget as it is now."""
+    """When `parts` gets to the function of that name, once, the page is asked for with every widget as it is now.
+
+    This is what becomes of a tick of a live run that waits when a click draws the page: its older values come with it.
+    """
     from envsched_dashboard import parts
     from streamlit.runtime.scriptrunner import RerunData, get_script_run_ctx
 

@@ -140,3 +140,13 @@ def test_text_of_a_log_is_never_markdown(runs, monkeypatch):
     rendered = [e.value for kind in (test.markdown, test.caption, test.title, test.subheader) for e in kind]
     assert not [value for value in rendered if "<script" in value or "**bold**" in value]
     assert any(HOSTILE in code.value for code in test.code)
+
+
+def test_a_click_that_the_page_it_opened_is_told_of_again_is_not_followed(monkeypatch):
+    session: dict[str, str] = {"page": "overview"}
+    monkeypatch.setattr(parts.st, "session_state", session)
+    opened: list[str] = []
+    click = parts._here(lambda: opened.append(session["page"]))
+    for session["page"] in ("overview", "batch", "overview"):
+        click()
+    assert opened == ["overview", "overview"]
