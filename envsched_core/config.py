@@ -19,7 +19,7 @@ from msgspec import Meta
 
 from .errors import ConfigError
 
-__all__ = ["PRESETS", "Config", "Knob", "config_from", "digest", "knobs"]
+__all__ = ["PRESETS", "RULES_BEFORE", "Config", "Knob", "config_from", "digest", "knobs"]
 
 Share = Annotated[float, Meta(ge=0.0, le=1.0)]
 NonNegative = Annotated[float, Meta(ge=0.0, le=1e6)]
@@ -103,7 +103,7 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     # their weight, and the first value of each grid is taken: this order did best on recorded logs of four tried.
     half_lives: Grid = (0.0, 20.0)
     """steps after which a rollout counts half: the values trust is learned over; 0 = never ages"""
-    kappa_env_grid: Annotated[tuple[Strict, ...], Meta(min_length=1)] = (0.5, 1.0, 2.0, 4.0)
+    kappa_env_grid: Annotated[tuple[Strict, ...], Meta(min_length=1)] = (2.0, 4.0, 1.0, 0.5)
     """weight of the environment's mean, in units of its concentration: the values trust is learned over"""
     features_share_grid: Annotated[tuple[Share, ...], Meta(min_length=1)] = (1.0, 0.5, 0.0)
     """part of the environment's weight for what features predict: trust is learned over these, ties take the first"""
@@ -111,7 +111,9 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """weight of within-environment neighbours: trust is learned over these, ties take the first"""
     tau_cross_grid: Grid = (0.0, 0.05, 0.2)
     """weight of cross-environment neighbours: the values trust is learned over"""
-    kappa_global: Strict = 0.1
+    neighbours_unit: Literal["concentration", "rollout"] = "concentration"
+    """what the weights of neighbours are in units of: the environment's concentration, as its mean's is; or rollouts"""
+    kappa_global: Strict = 0.001
     """pseudo-rollouts of the mean over everything"""
     trust_half_life: NonNegative = 20.0
     """steps after which a predictive score counts half; 0 = never ages"""
@@ -146,6 +148,10 @@ PRESETS: dict[str, dict[str, Any]] = {
     "replay": {"temperature": 0.0, "uniform_share": 0.0, "weight_environment": 0.5},
 }
 """`training` is for a learning policy; `replay` (no draw, no uniform share) for pool-replay comparisons."""
+
+
+RULES_BEFORE: dict[str, Any] = {"neighbours_unit": "rollout"}
+"""Knobs that are younger than some runs on record, at what was the rule before: records that lack them mean this."""
 
 
 def config_from(values: Mapping[str, Any], base: Config | None = None) -> Config:
@@ -207,6 +213,11 @@ def _range(field: dict[str, Any]) -> str:
 
 
 def digest(config: Config) -> str:
-    """16 hex digits that name a config (BLAKE2b of its canonical JSON)."""
-    canonical = msgspec.json.encode(msgspec.to_builtins(config), order="sorted")
+    """16 hex digits that name a config (BLAKE2b of its canonical JSON).
+
+    A younger knob at the rule before it is left out, so that configs of then keep their names.
+    """
+    values = msgspec.to_builtins(config)
+    named = {key: value for key, value in values.items() if key not in RULES_BEFORE or value != RULES_BEFORE[key]}
+    canonical = msgspec.json.encode(named, order="sorted")
     return hashlib.blake2b(canonical, digest_size=8).hexdigest()

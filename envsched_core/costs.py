@@ -115,11 +115,13 @@ class Costs:
                 np.add.at(sums[h], self.env[tasks], added[h])
         carry(self.spread, graph, tasks, counts, totals)
 
-    def expected(self, h: int, at: Any, scale: float, kappa: Floats, tau: tuple[float, float]) -> ExpectedCost | None:
+    def expected(
+        self, h: int, at: Any, scale: float, kappa: Floats, pulls: tuple[Floats, Floats]
+    ) -> ExpectedCost | None:
         """What groups of the tasks `at` [M] cost at half-life `h`; None while no cost was told.
 
         `scale` turns stored sums into sums as of now, `kappa` [M] are the pseudo-rollouts of the environment's
-        mean, `tau` the trust in neighbours within and across environments.
+        mean, `pulls` [M], [M] what a rollout of a neighbour within and across environments counts.
         """
         rollouts = float(self.env_n[h].sum())
         if rollouts <= 0.0:
@@ -127,8 +129,8 @@ class Costs:
         usual, k0 = float(self.env_s[h].sum()) / rollouts, self.config.kappa_global
         environment = (scale * self.env_s[h] + SHRINKAGE * usual) / (scale * self.env_n[h] + SHRINKAGE)
         spread = {name: sums[h][at] for name, sums in self.spread.items()}
-        n = scale * (self.n[h][at] + tau[0] * spread["wn"] + tau[1] * spread["xn"]) + kappa + k0
-        s = scale * (self.s[h][at] + tau[0] * spread["ws"] + tau[1] * spread["xs"])
+        n = scale * (self.n[h][at] + pulls[0] * spread["wn"] + pulls[1] * spread["xn"]) + kappa + k0
+        s = scale * (self.s[h][at] + pulls[0] * spread["ws"] + pulls[1] * spread["xs"])
         cost = (s + kappa * environment[self.env[at]] + k0 * usual) / n
         return ExpectedCost(self.config.group_size * cost, self.config.group_size * usual)
 

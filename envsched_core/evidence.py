@@ -47,6 +47,7 @@ def _speakers(predictor: Predictor, tasks: Indices, scale: float) -> tuple[Indic
     p, graph, n = predictor.point, predictor.graph, predictor.moments.n[predictor.point.h]
     everyone = np.arange(len(tasks))
     found = [(everyone, np.zeros_like(everyone), tasks, np.ones(len(tasks)), scale * n[tasks])]
+    pulls = predictor.pulls(tasks)
     for relation, tau in enumerate((p.tau_within, p.tau_cross), start=1):
         if graph is None or tau == 0.0:
             continue
@@ -54,7 +55,9 @@ def _speakers(predictor: Predictor, tasks: Indices, scale: float) -> tuple[Indic
         seen = np.flatnonzero(n[others] > 0)  # few of them
         other, weight = others[seen].astype(np.int64), weights[seen].astype(float)
         rows = np.repeat(everyone, reach)[seen]
-        found.append((rows, np.full_like(rows, relation), other, weight, scale * tau * weight * n[other]))
+        found.append(
+            (rows, np.full_like(rows, relation), other, weight, scale * pulls[relation - 1][rows] * weight * n[other])
+        )
     columns = [np.concatenate(column) for column in zip(*found, strict=True)]
     heard = columns[4] > 0
     row, kind, other, weight, count = (column[heard] for column in columns)

@@ -2,20 +2,23 @@
 
 Evidence is counted in equivalent rollouts (Beta pseudo-counts). For task i, with sums discounted to now:
 
-    a_i  = s_i + tau_w sum_j W_ij s_j + tau_x sum_j X_ij s_j + kappa_e [(1 - rho) m_e + rho r_i] + kappa_0 m_0
-    n^_i = n_i + tau_w sum_j W_ij n_j + tau_x sum_j X_ij n_j + kappa_e     + kappa_0
+    a_i  = s_i + k_e [tau_w sum_j W_ij s_j + tau_x sum_j X_ij s_j] + kappa k_e [(1 - rho) m_e + rho r_i] + kappa_0 m_0
+    n^_i = n_i + k_e [tau_w sum_j W_ij n_j + tau_x sum_j X_ij n_j] + kappa k_e                           + kappa_0
     mean     f_i = a_i / n^_i          a convex combination: every source has its exact share
     r_i      what the task's features predict (regression.py); rho of the environment's weight goes to it
     variance v_i = phi_e a_i b_i / (n^_i (n^_i + 1)),  b_i = n^_i - a_i
 
 The mean is propagated and the variance derived: for rewards in [0, 1] a group says much about the mean
-and little about the variance. kappa_e is a learned multiple of the environment's own concentration
-(`RewardMoments.concentration`): in some environments the mean says much about each task, in others little; on
-replays of public logs this was worth more than any other term. Trust (that multiple, rho, tau_w, tau_x, half-life)
-is a point on a small grid; each point earns the Beta-binomial log likelihood of every incoming group,
-predicted from the state before the step, and the best (with hysteresis) serves the next decision; of equals,
-the first in the order of the grids. The middle of each grid stands until one is better. All sums
-are updated along the edges of the tasks just observed, never by a pass over N.
+and little about the variance. The weight of the environment's mean is a learned multiple, kappa, of the
+environment's own concentration k_e (`RewardMoments.concentration`): where tasks are either always right or always
+wrong, the mean says little about one of them; on replays of public logs this was worth more than any other term.
+Neighbours are counted in the same unit: counted plainly, they made tasks that have many look surely mixed. kappa_0
+is next to nothing, since m_e leans on m_0 already.
+
+Trust (that multiple, rho, tau_w, tau_x, half-life) is a point on a small grid; each point earns the Beta-binomial
+log likelihood of every incoming group, predicted from the state before the step, and the best (with hysteresis)
+serves the next decision; of equals, the first in the order of the grids. The middle of each grid stands until one
+is better. All sums are updated along the edges of the tasks just observed, never by a pass over N.
 """
 
 from __future__ import annotations
@@ -68,13 +71,14 @@ class Environments(NamedTuple):
     """Dispersion [E], in [0, 1]."""
     concentration: Floats
     """Pseudo-rollouts [E] of the environment's mean."""
+    unit: Floats
+    """Rollouts [E] that a neighbour's rollout counts for, before trust."""
     mixing: Floats
     """Mixed groups seen over expected [E]."""
 
     def of(self, env: Indices) -> Environments:
         """The same of the environments [M] of some tasks."""
-        tables = (self.phi[env], self.concentration[env], self.mixing[env])
-        return Environments(self.mean[env], self.overall, *tables)
+        return Environments(self.mean[env], self.overall, *(table[env] for table in self[2:]))
 
 
 class Predictor:
@@ -235,7 +239,9 @@ class Predictor:
             m = self.moments
             scale = m.discount.scale()[h]
             mean, whole = _shrunk(scale * m.env_n[h], scale * m.env_s[h])
-            self._environments[h] = Environments(mean, whole, m.dispersion(h), m.concentration(h), m.mixing(h))
+            alike = m.concentration(h)
+            unit = alike if self.config.neighbours_unit == "concentration" else np.ones_like(alike)
+            self._environments[h] = Environments(mean, whole, m.dispersion(h), alike, unit, m.mixing(h))
         return self._environments[h]
 
     def predict(self, tasks: Indices | slice | None = None) -> Prediction:
@@ -257,21 +263,29 @@ class Predictor:
         def look_up(table: Any) -> Any:
             return table if columns else table.take(env)
 
+        # All that is one number for an environment is worked out before it is looked up for tasks.
+        kappa = kappa_env * whole.concentration
+        near = look_up(whole.unit) if np.any(tau_within) or np.any(tau_cross) else 0.0
+
         def seen(own: Floats, within: str, cross: str) -> Any:
             out: Any = own[h][at]
             for sums, tau in ((within, tau_within), (cross, tau_cross)):
                 if np.any(tau):  # no trust, no pass
-                    out = out + tau * self.spread[sums][h][at]
+                    out = out + tau * near * self.spread[sums][h][at]
             return scale * out
 
-        # All that is one number for an environment is worked out before it is looked up for tasks.
-        kappa = kappa_env * whole.concentration
         told = kappa * (1.0 - share) * whole.mean + k0 * whole.overall
         n = seen(m.n, "wn", "xn") + look_up(kappa + k0)
         a = seen(m.s, "ws", "xs") + look_up(told)
         if np.any(share):
             a = a + look_up(kappa * share) * features
         return Prediction(np.minimum(np.maximum(a, 1e-9), n - 1e-9), n, look_up(whole.phi), look_up(whole.mixing))
+
+    def pulls(self, tasks: Any) -> tuple[Floats, Floats]:
+        """Equivalent rollouts of a neighbour's rollout for `tasks` [M], over an edge of weight 1: within, cross."""
+        p = self.point
+        unit = self.environments(p.h).unit[self.moments.env[tasks]]
+        return p.tau_within * unit, p.tau_cross * unit
 
     def _told(self, h: int, tasks: Indices) -> Floats | float:
         """What features tell of a few tasks [M], without a pass over all."""
@@ -298,7 +312,7 @@ class Predictor:
         at: Any = slice(None) if tasks is None else tasks
         p, m = self.point, self.moments
         kappa = p.kappa_env * self.environments(p.h).concentration[m.env[at]]
-        return self.costs.expected(p.h, at, float(m.discount.scale()[p.h]), kappa, (p.tau_within, p.tau_cross))
+        return self.costs.expected(p.h, at, float(m.discount.scale()[p.h]), kappa, self.pulls(at))
 
     # ------------------------------------------------------------------ attribution
 
@@ -307,10 +321,11 @@ class Predictor:
         p, m = self.point, self.moments
         scale = m.discount.scale()[p.h]
         kappa = p.kappa_env * self.environments(p.h).concentration[m.env[tasks]]
+        within, cross = self.pulls(tasks)
         columns = (
             scale * m.n[p.h][tasks],
-            scale * p.tau_within * self.spread["wn"][p.h][tasks],
-            scale * p.tau_cross * self.spread["xn"][p.h][tasks],
+            scale * within * self.spread["wn"][p.h][tasks],
+            scale * cross * self.spread["xn"][p.h][tasks],
             kappa * (1.0 - p.features_share),
             kappa * p.features_share,
             np.full(len(tasks), self.config.kappa_global),
@@ -338,13 +353,11 @@ class Predictor:
         return Prediction(a, before.n - pull * n_j, before.phi, before.mixing)
 
     def _pull(self, task: int, source: int) -> float:
-        """Tau times edge weight between two tasks, over both relations."""
-        if self.graph is None:
-            return 0.0
+        """What a rollout of `source` counts for `task`, over both relations."""
         total = 0.0
-        for relation, tau in (("within", self.point.tau_within), ("cross", self.point.tau_cross)):
-            index, weight = self.graph.row(relation, task)
-            total += tau * float(weight[index == source].sum())
+        for relation, pull in zip(("within", "cross"), self.pulls(task), strict=True):
+            index, weight = self.graph.row(relation, task) if self.graph else (np.zeros(0), np.zeros(0))
+            total += float(pull) * float(weight[index == source].sum())
         return total
 
     # ------------------------------------------------------------------ state

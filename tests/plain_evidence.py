@@ -18,6 +18,8 @@ def speakers(predictor: Predictor, task: int) -> tuple[list[str], NDArray[np.int
     scale = m.discount.scale()[p.h]
     relations, indices = ["own"], [np.array([task])]
     weights, counts = [np.ones(1)], [scale * m.n[p.h][[task]]]
+    in_rollouts = predictor.config.neighbours_unit == "rollout"
+    unit = 1.0 if in_rollouts else m.concentration(p.h)[m.env[task]]
     for relation, tau in (("within", p.tau_within), ("cross", p.tau_cross)):
         if predictor.graph is None or tau == 0.0:
             continue
@@ -25,5 +27,5 @@ def speakers(predictor: Predictor, task: int) -> tuple[list[str], NDArray[np.int
         relations += [relation] * len(index)
         indices.append(index)
         weights.append(weight)
-        counts.append(scale * tau * weight * m.n[p.h][index])
+        counts.append(scale * tau * unit * weight * m.n[p.h][index])
     return relations, np.concatenate(indices), np.concatenate(weights), np.concatenate(counts)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from envsched_core.config import PRESETS, Config, config_from, digest, knobs
+from envsched_core.config import PRESETS, RULES_BEFORE, Config, config_from, digest, knobs
 from envsched_core.errors import ConfigError
 
 
@@ -40,3 +40,10 @@ def test_text_from_a_command_line_is_read_as_its_type() -> None:
 def test_digest_names_the_values() -> None:
     assert digest(config_from(PRESETS["training"])) == digest(Config())
     assert digest(config_from(PRESETS["replay"])) != digest(Config())
+
+
+def test_a_config_of_before_a_knob_keeps_its_digest() -> None:
+    """The digest that a version without the knobs of `RULES_BEFORE` gave these values."""
+    before = config_from({**RULES_BEFORE, "kappa_global": 0.1, "kappa_env_grid": (0.5, 1.0, 2.0, 4.0)})
+    assert digest(before) == "f929a2879bbf9c7e"
+    assert digest(before) != digest(config_from({"neighbours_unit": "concentration"}, before))

@@ -120,7 +120,12 @@ def test_expected_costs_are_those_of_the_formula() -> None:
     """Three tasks without any graph: own, environment's and overall cost by their pseudo-counts."""
     tasks = [TaskSpec("a", "t0"), TaskSpec("a", "t1"), TaskSpec("b", "t0")]
     scheduler = make(
-        tasks=tasks, half_lives=(0.0,), tau_within_grid=(0.0,), tau_cross_grid=(0.0,), kappa_env_grid=(2.0,)
+        tasks=tasks,
+        half_lives=(0.0,),
+        tau_within_grid=(0.0,),
+        tau_cross_grid=(0.0,),
+        kappa_env_grid=(2.0,),
+        kappa_global=0.1,
     )
     told_of = [("a", "t0", (1.0, 0.0), 30.0), ("b", "t0", (1.0, 0.0, 1.0, 1.0), 20.0)]
     scheduler.observe(

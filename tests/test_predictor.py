@@ -155,6 +155,26 @@ def test_trust_in_neighbours_is_learned(world: str, trusted: bool) -> None:
     assert (trust.loglik > trust.loglik_no_within + 10) is trusted
 
 
+@pytest.mark.parametrize("unit", ["concentration", "rollout"])
+def test_predictions_are_those_of_the_formula(unit: str) -> None:
+    """Two tasks alike in one environment: n^ and the mean by hand, neighbours in either unit."""
+    fixed = {"half_lives": (0.0,), "kappa_env_grid": (2.0,), "tau_within_grid": (0.3,), "tau_cross_grid": (0.0,)}
+    config = config_from({**fixed, "features_share_grid": (0.0,), "neighbours_unit": unit, "kappa_global": 0.1})
+    scheduler = make_scheduler("envsched", config)
+    scheduler.register([TaskSpec("shop", f"t{i}", text=f"refund order {i}") for i in range(2)])
+    scheduler.observe([GroupResult("g", "shop", "t0", (1.0, 0.0, 1.0, 1.0), step=0)])
+    scheduler.ask(1, step=1)
+    weight = float(scheduler.graph.within[[1], [0]][0])
+    k = scheduler.predictor.environments(0).concentration[0]
+    near = 0.3 * weight * (k if unit == "concentration" else 1.0)
+    overall = (3 + 1) / (4 + 2)
+    environment = (3 + 2 * overall) / (4 + 2)
+    n = 4 * near + 2 * k + 0.1
+    told = scheduler.predictor.predict(np.array([1]))
+    assert told.n == pytest.approx([n], rel=1e-9)
+    assert told.a == pytest.approx([3 * near + 2 * k * environment + 0.1 * overall], rel=1e-9)
+
+
 @pytest.mark.parametrize("order", [(1.0, 0.5, 0.0), (0.0, 0.5, 1.0)])
 def test_of_trusts_that_explain_the_first_groups_equally_well_the_first_is_taken(order: tuple[float, ...]) -> None:
     """Predicted from nothing, groups speak for a weight of the environment only: flat ones for a small one."""
@@ -164,7 +184,7 @@ def test_of_trusts_that_explain_the_first_groups_equally_well_the_first_is_taken
     predictor = scheduler.predictor
     for pick in scheduler.ask(16, step=0).picks:
         scheduler.observe([GroupResult(pick.pick_id, pick.env, pick.task, (1.0,) * 8, step=0)])
-    assert predictor.point == (0, 2.0, 0.5, 0.1, 0.05)
+    assert predictor.point == (0, 1.0, 0.5, 0.1, 0.05)
     scheduler.ask(1, step=1)
     alike = [score for p, score in zip(predictor.points, predictor.loglik, strict=True) if p[:2] == (0, 0.5)]
     assert np.ptp(alike) < 1e-9

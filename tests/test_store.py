@@ -18,10 +18,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 from store_runs import SEGMENT, decision, group, read, small_graph, write_run
 
+from envsched_core.config import RULES_BEFORE
 from envsched_core.errors import DamagedError, FormatVersionError, LockedError, StoreError
 from envsched_core.records import Cost, GroupResult, Place, TaskSpec, Tool
-from envsched_core.store import ChainProblem, Manifest, RunReader, RunWriter, check_chain, list_runs, new_manifest
+from envsched_core.store import (
+    ChainProblem,
+    Manifest,
+    RunReader,
+    RunWriter,
+    check_chain,
+    list_runs,
+    new_manifest,
+    read_manifest,
+)
 from envsched_core.store.lines import Envelope, event_line
+from envsched_core.store.manifest import write_manifest
 
 finite = st.floats(allow_nan=False, allow_infinity=False)
 name = st.text(max_size=5)
@@ -321,6 +332,15 @@ def test_the_manifest_may_be_completed(run: Path) -> None:
     assert (manifest.report, manifest.reward_ranges, manifest.seed) == ({"groups": 4}, {"shop": (0.0, 2.0)}, 7)
     assert next(iter(json.loads((run / "run.json").read_bytes()))) == "format"
     assert not check_chain(run)
+
+
+def test_a_manifest_of_before_a_knob_means_the_rule_of_then(run: Path) -> None:
+    manifest = read_manifest(run)
+    assert manifest.config == {}  # an import has none
+    write_manifest(run, msgspec.structs.replace(manifest, config={"seed": 3}))
+    assert read_manifest(run).config == {"seed": 3, **RULES_BEFORE}
+    write_manifest(run, msgspec.structs.replace(manifest, config={"neighbours_unit": "concentration"}))
+    assert read_manifest(run).config == {"neighbours_unit": "concentration"}
 
 
 def test_runs_are_listed_with_what_is_wrong(run: Path, tmp_path: Path) -> None:

@@ -116,9 +116,9 @@ class Trust(msgspec.Struct, frozen=True):
     kappa_env: float
     """Weight of the environment's mean, as a multiple of its concentration, > 0."""
     tau_within: float
-    """Weight of a neighbour's rollout inside the environment, >= 0."""
+    """Weight of a neighbour's rollout inside the environment, in `neighbours_unit` of the config, >= 0."""
     tau_cross: float
-    """Weight of a neighbour's rollout across environments, >= 0."""
+    """The same of a neighbour's rollout across environments, >= 0."""
     half_life: float
     """Steps after which a rollout counts half; 0 = never ages."""
     loglik: float

@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from envsched_core.config import config_from, digest
+from envsched_core.config import RULES_BEFORE, config_from, digest
 from envsched_core.errors import ContractError
 from envsched_core.graph import DualRelationGraph
 from envsched_core.predictor import GRIDS
@@ -102,7 +102,8 @@ def load(s: EnvSched, state: Mapping[str, Any]) -> None:
     s._pending = [r for r in msgspec.convert(state["pending"], list[GroupResult]) if r.key in s.catalogue.index]
     s._fresh_traces = int(state["fresh_traces"])
     s._expired = tuple(state["expired"])
-    _load_batch(s, state["batch"], tasks, same and digest(config_from(state["config"])) == digest(s.config))
+    same = same and digest(config_from({**RULES_BEFORE, **state["config"]})) == digest(s.config)
+    _load_batch(s, state["batch"], tasks, same)
 
 
 def _check_grids(s: EnvSched, saved: Mapping[str, Any]) -> None:

@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from envsched_core.config import RULES_BEFORE
 from envsched_core.errors import DamagedError, FormatVersionError, StoreError
 from envsched_core.limits import MANIFEST_BYTES
 
@@ -96,9 +97,12 @@ def read_manifest(run: Path) -> Manifest:
                 f"{run}: format {head.format} was written by {head.writer}; this version reads up to format {FORMAT}: "
                 f"use {head.writer} or newer"
             )
-        return msgspec.json.decode(data, type=Manifest)
+        manifest = msgspec.json.decode(data, type=Manifest)
     except (msgspec.DecodeError, RecursionError) as error:
         raise DamagedError(f"{run / MANIFEST} cannot be read ({error}); make the run again from its source") from error
+    if not manifest.config:  # an import
+        return manifest
+    return msgspec.structs.replace(manifest, config={**RULES_BEFORE, **manifest.config})
 
 
 def manifest_bytes(run: Path) -> bytes:
