@@ -55,7 +55,8 @@ GLOSSARY = {
     "equivalent rollouts": "how much is known of a task: the prediction is as sure as if so many rollouts of the task "
     "itself had been seen.",
     "times its concentration": "the concentration says how alike the tasks of an environment are, as a number of "
-    "rollouts; trust times concentration is how many rollouts the environment's mean counts for.",
+    "rollouts; trust times concentration is how many rollouts the environment's mean counts for. Trust in neighbours "
+    "is in the same unit: where tasks differ much, a neighbour says little.",
     "nats": "the unit of log-likelihood: 1 nat more, and the rewards seen so far were 2.7 times as probable under the "
     "prediction.",
     "half-life": "the number of steps after which a reward counts half, since the policy has changed; none: all count "

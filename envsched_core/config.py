@@ -100,7 +100,8 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     # prediction
     # The groups of the first step were predicted from nothing: features and neighbours score alike on them, whatever
-    # their weight, and the first value of each grid is taken: this order did best on recorded logs of four tried.
+    # their weight, and the first value of each grid is taken: this order did best on recorded logs of four tried. Until
+    # a group is seen the values in the middle hold: the environment's mean at its estimated concentration, times 1.
     half_lives: Grid = (0.0, 20.0)
     """steps after which a rollout counts half: the values trust is learned over; 0 = never ages"""
     kappa_env_grid: Annotated[tuple[Strict, ...], Meta(min_length=1)] = (2.0, 4.0, 1.0, 0.5)

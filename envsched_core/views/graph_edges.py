@@ -46,7 +46,7 @@ class EdgeFacts(msgspec.Struct, frozen=True):
     target: str
     relation: str
     weight: float
-    """In [0, 1]; what evidence along the edge is multiplied by, before trust."""
+    """In [0, 1]; evidence along the edge is multiplied by it, by trust and by the environment's concentration."""
     parts: pd.DataFrame
     """Columns: part (kind of similarity), value (its part of the weight), share (value / sum of the parts)."""
     version: int
