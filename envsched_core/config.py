@@ -146,9 +146,10 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 PRESETS: dict[str, dict[str, Any]] = {
     "training": {},
-    "replay": {"temperature": 0.0, "uniform_share": 0.0, "weight_environment": 0.5},
+    "replay": {"temperature": 0.0, "uniform_share": 0.0, "weight_environment": 0.5, "max_share": 0.5},
 }
-"""`training` is for a learning policy; `replay` (no draw, no uniform share) for pool-replay comparisons."""
+"""`training` is for a learning policy; `replay` for pool-replay comparisons: no draw, no uniform share, and a looser
+quota, since no policy is there to be kept broad, and a quarter of a small batch is one pick."""
 
 
 RULES_BEFORE: dict[str, Any] = {"neighbours_unit": "rollout"}

@@ -184,7 +184,9 @@ def test_few_environments_keep_a_choice_under_the_quota(pool, tmp_path):
     few = write_log(tmp_path / "few", [GroupResult(f"g{i}", f"e{i}", "t", (0.0, 1.0)) for i in range(3)])
     assert config_for(load_pool(few), {}).max_share == pytest.approx(2 / 3)
     assert config_for(load_pool(few), {"max_share": 0.1}).max_share == 0.1
-    assert config_for(pool, {}).max_share == Config().max_share
+    assert config_for(pool, {}).max_share == PRESETS["replay"]["max_share"]
+    assert config_for(pool, {}, preset="training").max_share == Config().max_share
+    assert preset_of(config_for(load_pool(few), {})) == "replay"
 
 
 def test_observed_ranges_hold_zero_and_one(tmp_path):

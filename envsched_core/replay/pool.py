@@ -108,7 +108,7 @@ def check_steps(event: Event, place: str) -> None:
 def config_for(pool: RecordedPool, settings: Mapping[str, Any], *, preset: str = "replay") -> Config:
     """The preset, then what the log says, then `settings`.
 
-    The log says reward ranges, its usual group size, and whether it has so few environments that the default quota
+    The log says reward ranges, its usual group size, and whether it has so few environments that the preset's quota
     would leave no choice between them: then twice an even share is allowed.
 
     Raises:
@@ -120,8 +120,9 @@ def config_for(pool: RecordedPool, settings: Mapping[str, Any], *, preset: str =
     usual = max(sizes, key=lambda size: (sizes[size], size))
     ranges = {env: _range(pool.manifest, pair) for env, pair in pool.manifest.reward_ranges.items()}
     fair = min(1.0, 2.0 / len({task.env for task in pool.tasks}))
-    said = {"group_size": max(usual, 1), "reward_ranges": ranges, "max_share": max(Config().max_share, fair)}
-    return config_from({**PRESETS[preset], **said, **settings})
+    chosen = config_from(PRESETS[preset])
+    said = {"group_size": max(usual, 1), "reward_ranges": ranges, "max_share": max(chosen.max_share, fair)}
+    return config_from({**said, **settings}, chosen)
 
 
 def batch_for(pool: RecordedPool) -> int:
@@ -136,10 +137,11 @@ def _range(manifest: Manifest, pair: tuple[float, float]) -> tuple[float, float]
 
 
 def preset_of(config: Config) -> str:
-    """The name of the preset that a config follows, else ``custom``."""
+    """The name of the preset that a config follows, else ``custom``; its quota may be the log's (`config_for`)."""
+    keys = {key for preset in PRESETS.values() for key in preset} - {"max_share"}
     for name, values in PRESETS.items():
         whole = config_from(values)
-        if all(getattr(config, key) == getattr(whole, key) for preset in PRESETS.values() for key in preset):
+        if all(getattr(config, key) == getattr(whole, key) for key in keys):
             return name
     return "custom"
 
