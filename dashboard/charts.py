@@ -39,6 +39,8 @@ __all__ = [
 BLUE, VERMILION, GREEN, PURPLE, GREY = "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#8A8F98"
 AMBER = "#B37A00"
 """Okabe-Ito's orange, darkened until it passes on white."""
+SLIVER = 5e-4
+"""A share that would be written 0.0% has no width in a bar: it stands in the table alone."""
 SOURCE_COLOURS = {
     "own": BLUE,
     "within": GREEN,
@@ -217,12 +219,12 @@ def waterfall(terms: Mapping[str, float], score: float, cutoff: float | None) ->
 def evidence_split(shares: Mapping[str, float]) -> go.Figure:
     """Where the predicted mean came from: one bar that sums to 1."""
     # The legend stands above the bar, a source a row where the page is narrow.
-    above = 22 * sum(share > 0 for share in shares.values())
+    above = 22 * sum(share >= SLIVER for share in shares.values())
     figure = empty_figure(130 + above, barmode="stack", yaxis={"visible": False}, bargap=0.0)
     figure.update_layout(legend={"traceorder": "normal", "y": 1.05}, margin={"b": 50, "t": 15 + above})
     for source in [*words.SOURCES, *(name for name in shares if name not in words.SOURCES)]:
         share = shares.get(source, 0.0)
-        if share > 0:
+        if share >= SLIVER:
             name = words.source(label(source))
             figure.add_bar(
                 x=[share], y=[0], orientation="h", name=name, marker={"color": SOURCE_COLOURS.get(source, GREY)},

@@ -118,7 +118,7 @@ def sources(table: pd.DataFrame, chosen: int | None) -> go.Figure:
     figure = charts.empty_figure(280, barmode="stack", bargap=0.0 if len(wide) > 40 else 0.1)
     figure.update_layout(legend={"traceorder": "normal"})
     for source in [*reversed(words.SOURCES), *sorted(set(table["source"]) - set(words.SOURCES))]:
-        if source in wide and wide[source].sum() > 0:
+        if source in wide and wide[source].max() >= charts.SLIVER:
             name = words.source(label(source))
             figure.add_bar(
                 x=wide["step"], y=wide[source], name=name,
