@@ -122,7 +122,7 @@ def test_every_colour_has_its_legend(graph, color, said):
 
 
 def test_evidence_has_the_colour_of_its_legend_whatever_the_relation(runs):
-    view = view_of(runs, "demo")
+    view = view_of(runs, "hostile")  # both relations are trusted there, whatever would be learned
     found = views.task_graph(view, 2)
     nodes = found.nodes.set_index("key")["node"]
     told = [c.key for c in view.decisions(2)[-1].candidates]
