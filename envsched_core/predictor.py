@@ -265,18 +265,18 @@ class Predictor:
 
         # All that is one number for an environment is worked out before it is looked up for tasks.
         kappa = kappa_env * whole.concentration
-        near = look_up(whole.unit) if np.any(tau_within) or np.any(tau_cross) else 0.0
+        trusted = {relation: tau for relation, tau in (("w", tau_within), ("x", tau_cross)) if np.any(tau)}
+        pulls = {relation: look_up(tau * whole.unit) for relation, tau in trusted.items()}  # no trust, no pass
 
-        def seen(own: Floats, within: str, cross: str) -> Any:
+        def seen(own: Floats, sums: str) -> Any:
             out: Any = own[h][at]
-            for sums, tau in ((within, tau_within), (cross, tau_cross)):
-                if np.any(tau):  # no trust, no pass
-                    out = out + tau * near * self.spread[sums][h][at]
+            for relation, pull in pulls.items():
+                out = out + pull * self.spread[relation + sums][h][at]
             return scale * out
 
         told = kappa * (1.0 - share) * whole.mean + k0 * whole.overall
-        n = seen(m.n, "wn", "xn") + look_up(kappa + k0)
-        a = seen(m.s, "ws", "xs") + look_up(told)
+        n = seen(m.n, "n") + look_up(kappa + k0)
+        a = seen(m.s, "s") + look_up(told)
         if np.any(share):
             a = a + look_up(kappa * share) * features
         return Prediction(np.minimum(np.maximum(a, 1e-9), n - 1e-9), n, look_up(whole.phi), look_up(whole.mixing))
