@@ -77,6 +77,7 @@ def test_scores_agree_with_naive_ones():
         places, one = told.places[at], found.parts[part]
         want = stats.spearmanr(told.variance[at], groups.variance[places]).statistic
         assert one["spearman"].value == pytest.approx(want)
+        assert one["value_spearman"].value == pytest.approx(want)  # empirical Bayes ranks by its variance
         assert one["brier"].value == pytest.approx(np.mean((told.flat[at] - groups.flat[places]) ** 2))
         assert one["groups"].value == at.sum()
         assert one["log_score"].value == pytest.approx(told.log_score[at].sum() / (4 * at.sum()))
@@ -85,6 +86,23 @@ def test_scores_agree_with_naive_ones():
         assert one["auc"].value == pytest.approx(np.mean((pairs > 0) + 0.5 * (pairs == 0)))
     assert found.parts["unseen"]["auc"].value > 0.6
     assert found.environments["sure"].groups == 80
+
+
+def test_values_are_what_picks_go_by():
+    """Without coverage, penalty and draw the next picks are those of highest value."""
+    pool = halves()
+    bare = {"weight_environment": 0, "weight_pattern": 0, "weight_task": 0, "weight_similarity": 0, "max_share": 1}
+    config = config_for(pool, {"batch_size": 8, "temperature": 0, "uniform_share": 0, **bare})
+    batches = batches_of(pool, 8, seed=0)[:9]
+    told = walk(pool, make_scheduler("envsched", config), batches)
+    scheduler = make_scheduler("envsched", config)
+    scheduler.register([msgspec.structs.replace(task, draws=None) for task in pool.tasks])
+    for step, places in batches[:-1]:
+        scheduler.ask(0, step=step)
+        scheduler.observe([msgspec.structs.replace(pool.groups[i], step=step, pick_id=None) for i in places])
+    scheduler.ask(0, step=batches[-1][0])
+    scores = scheduler.scores().score[groups_of(pool, config).task[batches[-1][1]]]
+    assert told.value[-8:] == pytest.approx(scores, abs=1e-6)
 
 
 @given(st.floats(0.05, 0.95), st.integers(1, 12), st.integers(0, 5))

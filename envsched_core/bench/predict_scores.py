@@ -60,6 +60,9 @@ class PredictScore(msgspec.Struct, frozen=True):
     spearman_ceiling: float
     """What knowing every task's true success rate would reach (`prequential.ceiling_draws`)."""
     spearman_minus_empirical_bayes: Three
+    value_spearman: float
+    """The same of what the scheduler ranks by, a pick's value before coverage; empirical Bayes' is its variance."""
+    value_spearman_minus_empirical_bayes: Three
     auc: float
     """Of the predicted chance that all rewards are equal, for groups where they were."""
     auc_minus_empirical_bayes: Three
@@ -138,9 +141,10 @@ def _measures(groups: Groups, told: Predicted, at: Flags, weights: NDArray[np.fl
     unit, flat = groups.task[places], groups.flat[places]
     spent = Spent(unit.tolist(), told.log_score[at].tolist(), groups.size[places].tolist())
     variance = groups.variance[places]
+    ranked = {"spearman": told.variance, "value_spearman": told.value}
     return {
         "groups": _fixed(float(len(places))),
-        "spearman": resampled_ranks(weighted_spearman, told.variance[at], variance, unit, weights),
+        **{m: resampled_ranks(weighted_spearman, x[at], variance, unit, weights) for m, x in ranked.items()},
         "auc": resampled_ranks(weighted_auc, told.flat[at], flat, unit, weights),
         "brier": resampled_mean((told.flat[at] - flat) ** 2, unit, weights),
         "coverage": resampled_mean(told.covered[at].astype(float), unit, weights),
@@ -228,6 +232,8 @@ def _score(runs: Sequence[Walks], name: str, part: str) -> PredictScore:
         spearman_ci=(found.low, found.high),
         spearman_ceiling=_value(mine, "ceiling"),
         spearman_minus_empirical_bayes=_minus(mine, bayes, "spearman"),
+        value_spearman=_value(mine, "value_spearman"),
+        value_spearman_minus_empirical_bayes=_minus(mine, bayes, "value_spearman"),
         auc=_value(mine, "auc"),
         auc_minus_empirical_bayes=_minus(mine, bayes, "auc"),
         brier=_value(mine, "brier"),

@@ -70,6 +70,8 @@ class Predicted(NamedTuple):
     seen: Flags
     """Whether a group of the task had been seen before."""
     variance: Floats
+    value: Floats
+    """What a pick of its task was worth to the scheduler, before coverage and penalty: what it ranks by."""
     flat: Floats
     """Chance that all its rewards are equal."""
     log_score: Floats
@@ -131,21 +133,23 @@ def walk(
     scheduler.register([msgspec.structs.replace(task, draws=None) for task in pool.tasks])
     seen = np.zeros(len(pool.tasks), dtype=bool)
     parts: list[tuple[Indices, Flags, Prediction]] = []
+    values: list[Floats] = []
     probed: list[Probed] = []
     for step, places in batches:
         scheduler.ask(0, step=step)  # nothing is picked; results of the step before are taken in
         tasks = groups.task[places]
         parts.append((places, seen[tasks], scheduler.predictor.predict(tasks)))
+        values.append(scheduler._worth().value[tasks])
         if probes and step in probes:
             told = scheduler.predictor.predict(probes[step])
             probed.append(Probed(step, probes[step], seen[probes[step]], told.mean, told.variance))
         scheduler.observe([msgspec.structs.replace(pool.groups[i], step=step, pick_id=None) for i in places])
         seen[tasks] = True
-    return _predicted(groups, parts, tuple(probed))
+    return _predicted(groups, parts, np.concatenate(values), tuple(probed))
 
 
 def _predicted(
-    groups: Groups, parts: Sequence[tuple[Indices, Flags, Prediction]], probed: tuple[Probed, ...]
+    groups: Groups, parts: Sequence[tuple[Indices, Flags, Prediction]], values: Floats, probed: tuple[Probed, ...]
 ) -> Predicted:
     """Everything that was predicted, against what came."""
     places = np.concatenate([part[0] for part in parts])
@@ -162,6 +166,7 @@ def _predicted(
         places=places,
         seen=np.concatenate([part[1] for part in parts]),
         variance=told.variance,
+        value=values,
         flat=flat,
         log_score=np.asarray(special.betaln(a + total, b + size - total) - special.betaln(a, b)),
         covered=covered,

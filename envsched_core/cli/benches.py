@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -13,7 +13,14 @@ from envsched_core.baselines import expand
 from envsched_core.bench.parallel import checked_folder
 from envsched_core.bench.pool import PoolPlan, PoolReport, run_pool, write_pool
 from envsched_core.bench.pool_scores import PoolScore
-from envsched_core.bench.predict import PredictPlan, PredictReport, predictors_of, run_predict, write_predict
+from envsched_core.bench.predict import (
+    PredictPlan,
+    PredictReport,
+    PredictRun,
+    predictors_of,
+    run_predict,
+    write_predict,
+)
 from envsched_core.bench.predict_scores import PredictScore, TruthScore
 from envsched_core.explanation import several
 
@@ -176,10 +183,10 @@ def _print_predict(report: PredictReport) -> None:
     for part, told in PARTS.items():
         rows = [[name, *_predict_cells(found[part])] for name, found in report.schedulers.items() if part in found]
         if rows:
-            head = ["", "groups", "Spearman", "ceiling", "vs empirical-bayes", "AUC flat", "Brier", "in 90 %"]
+            head = ["", "groups", "Spearman", "ceiling", "vs empirical-bayes", "of values", "vs empirical-bayes"]
             say()
             say(f"{told}:")
-            table([[*head, "expected", "nats/rollout", "vs empirical-bayes"], *rows])
+            table([[*head, "AUC flat", "Brier", "in 90 %", "expected", "nats/rollout", "vs empirical-bayes"], *rows])
     if report.truth:
         say()
         say("against the true success rate p of the policy of the moment (rank correlations):")
@@ -191,13 +198,21 @@ def _print_predict(report: PredictReport) -> None:
         size = _size(run.groups, run.tasks, run.environments)
         say(f"{name}: {size}; {run.order}")
         parts = [part for part in ("unseen", "seen") if any(part in found for found in run.schedulers.values())]
-        rows = [[who, *(number(found[part].spearman) for part in parts)] for who, found in run.schedulers.items()]
-        table([["  Spearman", *parts], *([f"  {who}", *cells] for who, *cells in rows)])
+        table([["  Spearman", *parts, *(f"of values, {part}" for part in parts)], *_ranked(run, parts)])
         for note in run.notes:
             say(f"  {note}")
     say()
     for note in report.notes:
         say(f"note: {note}")
+
+
+def _ranked(run: PredictRun, parts: Sequence[str]) -> list[list[str]]:
+    """Rank correlations of every predictor on one run: of its variances, then of its values."""
+    found = ((who, [scores[part] for part in parts]) for who, scores in run.schedulers.items())
+    return [
+        [f"  {who}", *(number(one.spearman) for one in of), *(number(one.value_spearman) for one in of)]
+        for who, of in found
+    ]
 
 
 def _predict_cells(one: PredictScore) -> list[str]:
@@ -206,6 +221,8 @@ def _predict_cells(one: PredictScore) -> list[str]:
         number(one.spearman),
         number(one.spearman_ceiling),
         _span(one.spearman_minus_empirical_bayes),
+        number(one.value_spearman),
+        _span(one.value_spearman_minus_empirical_bayes),
         number(one.auc),
         number(one.brier, 4),
         number(one.coverage),
