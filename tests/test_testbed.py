@@ -88,6 +88,24 @@ def test_a_scheduler_is_told_neither_flags_nor_calls():
         assert sum(has_tool) > sum(needs_it), "without decoys the tool list would give the flag away"
 
 
+def test_templates_break_in_every_environment_and_paths_tell_the_writes_alone():
+    world = make_world("X0")
+    held_out, verdicts = world.tasks[world.spec.tasks :], {}
+    for task in world.tasks[: world.spec.tasks]:
+        verdicts.setdefault(tuple(task.asks[: task.turns, OP]), set()).add(task.solvable)
+    assert all(len(found) == 1 for found in verdicts.values())
+    broken = np.mean([found == {False} for found in verdicts.values()])
+    assert 0.35 < broken < 0.65, f"{broken:.0%} of {len(verdicts)} templates"
+    assert all(task.solvable for task in held_out)
+    assert len(verdicts) > 50
+    for place in range(0, world.spec.tasks, 97):
+        task, env = world.tasks[place], world.environments[world.arrays.env[place]]
+        first, *rest = (reference_calls(env, ask, first=turn == 0) for turn, ask in enumerate(task.asks[: task.turns]))
+        assert set(task.spec.calls) <= {env.tools[tool].name for calls in (first, *rest) for tool, *_ in calls}
+        assert len(task.spec.calls) == task.turns, "what flags ask for is not told"
+    assert all(task.spec.calls is None for task in small().tasks)
+
+
 def test_environments_are_as_the_spec_says():
     world = make_world("M")
     tools = [len(env.tools) for env in world.environments]

@@ -200,7 +200,7 @@ class Loaded:
     def ask(self, n: int, *, step: int, policy_version: str) -> SimpleNamespace:
         self.asked.append((n, step, policy_version))
         keys = self.batches.pop(0)[:n] if self.batches else []
-        return SimpleNamespace(picks=[SimpleNamespace(key=key) for key in keys])
+        return SimpleNamespace(picks=[SimpleNamespace(key=key) for key in keys], trust=None)
 
     def observe(self, results: list) -> None:
         pass
@@ -328,6 +328,17 @@ def test_transfer_is_planted_in_x0_and_absent_in_x1():
     one = learner("X1")
     right, _ = one.probe(np.arange(4096), 4)
     assert right.mean(axis=1).std() > 0.25, "there is something to predict"
+
+
+def test_trust_in_the_cross_relation_is_found_where_it_is_planted_and_nowhere_else():
+    def trusted(world, scheduler):
+        asked = make_scheduler(scheduler, Config(batch_size=32))
+        return train(learner(world), asked, steps=40, batch_size=32, evaluated=())
+
+    assert trusted("X0", "envsched").trusted_cross > 0.7
+    assert trusted("X0", "envsched-shuffled-cross").trusted_cross < 0.3
+    assert trusted("X1", "envsched").trusted_cross < 0.3
+    assert trusted("X0", "uniform").trusted_cross == trusted("X0", "uniform").trusted_within == 0.0
 
 
 DIGEST = """

@@ -78,6 +78,10 @@ class Score(msgspec.Struct, frozen=True):
     """Share of groups with mixed rewards in the first three steps: the cold start."""
     early_informative_ratio: Three | None
     """The same over uniform's; None where uniform met no mixed group."""
+    trusted_within: float
+    """Share of decisions that trusted neighbours within environments; 0 for who asks none."""
+    trusted_cross: float
+    """The same across environments."""
     tasks_seen: float
     rollouts: float
     """All that were generated, flat groups that were discarded too."""
@@ -160,6 +164,8 @@ def _score(name: str, runs: Runs, uniform: Mapping[int, float]) -> Score:
         zero_variance_share=float(runs.of(name, lambda c: float(np.mean(c.flat))).mean()),
         early_informative_share=float(runs.of(name, early_share).mean()),
         early_informative_ratio=_ratio(runs.of(name, early_share), runs.of(BASELINE, early_share)),
+        trusted_within=float(runs.of(name, lambda c: c.trusted_within).mean()),
+        trusted_cross=float(runs.of(name, lambda c: c.trusted_cross).mean()),
         tasks_seen=float(runs.of(name, lambda c: c.tasks_seen).mean()),
         rollouts=float(runs.of(name, lambda c: c.rollouts).mean()),
         tool_calls=float(runs.of(name, lambda c: c.tool_calls).mean()),

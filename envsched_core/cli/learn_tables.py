@@ -42,6 +42,7 @@ def _print_world(report: LearnReport) -> None:
     table([[*head, "at end vs uniform"], *rows])
     say()
     head = ["", "head-room at 40", "to uniform's best", "to 95 %", "flat", "mixed early", "x uniform's"]
+    head += ["within trusted", "cross trusted"]
     rows = [_spent(name, found) for name, found in report.schedulers.items()]
     equal = ["at equal calls vs uniform", "envsched minus it"]
     table([[*head, "tasks", "updates", "rollouts", "calls", *equal], *rows])
@@ -70,6 +71,8 @@ def _spent(name: str, found: Score) -> list[str]:
         f"{found.zero_variance_share:.0%}",
         f"{found.early_informative_share:.0%}",
         _times(found.early_informative_ratio),
+        f"{found.trusted_within:.0%}",
+        f"{found.trusted_cross:.0%}",
         *(number(round(n)) for n in (found.tasks_seen, found.updates, found.rollouts, found.tool_calls)),
         _span(found.difference_at_equal_calls),
         _span(found.envsched_minus_at_equal_calls),

@@ -44,6 +44,10 @@ class Curve(NamedTuple):
     """Training steps of the policy."""
     spent: dict[int, float]
     """Tool calls of all rollouts before each measurement, by the keys of `macro`."""
+    trusted_within: float = 0.0
+    """Share of decisions that trusted neighbours within environments."""
+    trusted_cross: float = 0.0
+    """The same across environments."""
 
     def area(self) -> float:
         """Mean of the macro curve over steps, by the trapezium rule."""
@@ -99,6 +103,7 @@ class _Run:
         self.spent: dict[int, float] = {}
         self.flat: list[float] = []
         self.seen: set[str] = set()
+        self.trusted: list[tuple[bool, bool]] = []
         self.groups, self.rollouts, self.updates, self.tool_calls = 0, 0, 0, 0.0
 
     def plain(self, steps: int, points: Sequence[int]) -> None:
@@ -132,6 +137,8 @@ class _Run:
     def generate(self, step: int, count: int) -> list[GroupResult]:
         """Ask for groups, roll them out and have them observed."""
         decision = self.scheduler.ask(count, step=step, policy_version=self.learner.policy_version)
+        if decision.trust is not None:
+            self.trusted.append((decision.trust.tau_within > 0, decision.trust.tau_cross > 0))
         results = self.learner.rollouts([pick.key for pick in decision.picks], step)
         self.scheduler.observe(results)
         if results:
@@ -162,4 +169,5 @@ class _Run:
     def curve(self) -> Curve:
         """What the run came to."""
         facts = (len(self.seen), self.rollouts, self.tool_calls, self.updates, self.spent)
-        return Curve(self.macro, self.micro, tuple(self.flat), *facts)
+        within, cross = np.mean(self.trusted or [(False, False)], axis=0).tolist()
+        return Curve(self.macro, self.micro, tuple(self.flat), *facts, within, cross)

@@ -40,6 +40,10 @@ class WorldSpec(NamedTuple):
     """Chance that a call of such an environment fails."""
     broken: float = 0.0
     """Share of training tasks that no rollout can solve."""
+    broken_templates: float = 0.0
+    """Share of templates (operations in order) whose training tasks no rollout can solve, in whatever environment."""
+    paths: bool = False
+    """Whether the catalogue tells which writes a task asks for, as benchmarks with reference actions do."""
     bimodal: bool = False
     """Half of the environments very easy, half very hard."""
     size_power: float = 0.7
@@ -50,8 +54,6 @@ class WorldSpec(NamedTuple):
     """The flags of every environment as a bit mask; -1 = drawn for each."""
     own_verbs: bool = True
     """Whether APIs differ in their verbs."""
-    pure: bool = False
-    """Whether all turns of a task ask for the same operation."""
     writes: tuple[str, ...] = ("create", "update", "delete", "assign")
     """What users ask for."""
     decoys: float = 0.25
@@ -73,7 +75,15 @@ WORLDS: dict[str, WorldSpec] = {
     ),
     "H": H,
     "F": M._replace(jargon=(0.35, 0.35, 0.35)),
-    "X0": M._replace(jargon=(0.0, 0.0, 0.0), shared_flags=0b01001, own_verbs=False, pure=True, local_features=False),
+    "X0": M._replace(
+        jargon=(0.0, 0.0, 0.0),
+        shared_flags=0b01001,
+        own_verbs=False,
+        local_features=False,
+        writes=("create", "update", "delete"),
+        broken_templates=0.5,
+        paths=True,
+    ),
     "X1": M._replace(
         jargon=(1.0, 0.0, 0.0),
         turns=(1.0, 0.0, 0.0, 0.0),
@@ -82,10 +92,11 @@ WORLDS: dict[str, WorldSpec] = {
     ),
     "small": M._replace(environments=24, tasks=320, held_out=120),
 }
-"""The reference worlds. X0: transfer across environments is planted (one set of verbs and flags, tasks of one
-operation, no feature of a single environment: what is learned of a pattern holds everywhere). X1: it is
-absent (every API has verbs of its own, and all tasks are of one pattern, a single update: beside the overall mean
-an environment tells nothing of another)."""
+"""The reference worlds. X0: transfer across environments is planted (tasks are made from templates that all
+environments share, half of which are broken everywhere: what one environment shows of a template holds in all, and its
+words do not tell it; verbs and flags are one set, and no feature is of a single environment). X1: it is absent (every
+API has verbs of its own, and all tasks are of one pattern, a single update: beside the overall mean an environment
+tells nothing of another)."""
 
 VARIANTS: dict[str, dict[str, object]] = {
     "graded": {"graded": True},

@@ -1,8 +1,8 @@
 """Tasks: an instruction of 1 to 4 turns on a starting database, and the one way to carry it out by the book.
 
 A turn asks for one write (create, update, delete or assign) in a user's words: synonyms and fillers, never
-the API's jargon. Only `TaskSpec` reaches a scheduler: the instruction, the tool list, entity names and the
-verifier's name. `reference_calls` needs the hidden flags; it exists for tests and records.
+the API's jargon. Only `TaskSpec` reaches a scheduler: the instruction, the tool list, entity names, the verifier's
+name, and in some worlds which writes are asked for. `reference_calls` needs the hidden flags.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import msgspec
 import numpy as np
 
 from envsched_core.errors import ContractError
@@ -82,14 +83,20 @@ def make_task(spec: WorldSpec, env: Environment, name: str, *, seed: Sequence[in
     expected = new_database(start)
     asks, texts = np.zeros((MAX_TURNS, ASK_COLUMNS), dtype=np.int64), []
     for turn in range(turns):
-        ops = (int(asks[turn - 1, OP]),) if turn and spec.pure else tuple(OPS.index(op) for op in spec.writes)
-        asks[turn], text = _draw_ask(env, rng, expected, names, ops)
+        asks[turn], text = _draw_ask(env, rng, expected, names, [OPS.index(op) for op in spec.writes])
         apply_write(expected, asks[turn], asks[turn, OBJECT], asks[turn, OTHER_OBJECT], asks[turn, VALUE])
         texts.append(text)
     verifier = f"{env.domain}_turns_right" if spec.graded else f"{env.domain}_state"
     state = tuple(entity.word for entity in env.entities)
     told = TaskSpec(env.name, name, "\n".join(texts), env.tools, state, verifier)
+    if spec.paths:
+        told = msgspec.structs.replace(told, calls=tuple(_writes(env, ask) for ask in asks[:turns]))
     return Task(told, start, asks, turns, tuple(texts), names, bool(rng.random() >= broken))
+
+
+def _writes(env: Environment, ask: Ints) -> str:
+    """The tool that carries out a turn; what the flags ask for beside it is not told."""
+    return env.tools[reference_calls(env._replace(flags=0), ask, first=False)[0][0]].name
 
 
 def _draw_start(env: Environment, rng: np.random.Generator) -> Ints:

@@ -1,7 +1,7 @@
 """A world: its environments, its training and held-out tasks, and the arrays the compiled code works on.
 
 make_world(name, seed) -> World      the same name and seed give the same world
-world.specs                          what a scheduler registers: nothing of the flags, no call path
+world.specs                          what a scheduler registers: nothing of the flags
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from .environments import Environment, make_environment
 from .policy import MOST_TOOLS, Arrays
 from .specs import WorldSpec, base_spec, world_spec
 from .tasks import Task, make_task
-from .tools import TOOL_COLUMNS
+from .tools import OP, TOOL_COLUMNS
 
 __all__ = ["World", "make_base_world", "make_world"]
 
-ENVIRONMENT, TASK = 1, 2  # keys of the draws
+ENVIRONMENT, TASK, TEMPLATE = 1, 2, 3  # keys of the draws
 BASE = 1000  # added to the seed of the world a base policy is trained on
 
 
@@ -80,11 +80,20 @@ def _draw_world(name: str, spec: WorldSpec, seed: int) -> World:
         for e, count in enumerate(counts):
             for i in range(count):
                 key = (seed, TASK, e, i, ord(kind))
-                tasks.append(make_task(spec, environments[e], f"{kind}{i:04d}", seed=key, broken=broken))
+                task = make_task(spec, environments[e], f"{kind}{i:04d}", seed=key, broken=broken)
+                tasks.append(task._replace(solvable=task.solvable and (kind == "h" or _is_sound(spec, task, seed))))
                 env_of.append(e)
     places = {task.spec.key: i for i, task in enumerate(tasks[: spec.tasks])}
     arrays = _arrays(spec, environments, tasks, env_of)
     return World(name, seed, spec, tuple(environments), tuple(tasks), arrays, places)
+
+
+def _is_sound(spec: WorldSpec, task: Task, seed: int) -> bool:
+    """Whether the template of a task, its operations in order, is one that can be solved."""
+    if spec.broken_templates == 0.0:
+        return True
+    operations = task.asks[: task.turns, OP].tolist()
+    return bool(np.random.default_rng((seed, TEMPLATE, *operations)).random() >= spec.broken_templates)
 
 
 def _sizes(spec: WorldSpec, seed: int) -> NDArray[np.int64]:
