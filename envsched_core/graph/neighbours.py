@@ -125,7 +125,7 @@ def _keep_best(out: Nearest, at: Indices, similarity: NDArray[Any], rows: Indice
     k, many = out.rows.shape[1], similarity.shape[1]
     least = np.full(len(rows), -0.5)
     if many > k:
-        kth = np.partition(similarity, many - k, axis=1)[:, many - k].astype(float)
+        kth = np.take_along_axis(similarity, _largest(similarity, k), axis=1).min(axis=1).astype(float)
         # All that round to the k-th similarity, and a little more; the keys below decide exactly.
         least = np.maximum(1.0 - (np.rint((1.0 - kth) * DIGITS) + 0.51) / DIGITS, least)
     query, other = np.nonzero(similarity >= least.astype(similarity.dtype)[:, None])
@@ -196,7 +196,7 @@ class _Lists:
         return np.take_along_axis(found.reshape(len(queries), -1), best, axis=1).astype(np.int64)
 
 
-def _largest(values: NDArray[np.float32], most: int) -> Indices:
+def _largest(values: NDArray[Any], most: int) -> Indices:
     """Columns of the `most` largest of each row of `values` [R, C], unordered; all where there are no more.
 
     The largest lie in those of 8-fold columns whose maxima are the largest, so a partial sort sees an eighth first.
