@@ -27,7 +27,7 @@ def curve(*values: float, flat: float = 0.5, calls: float = 99.0) -> Curve:
     macro = dict(zip(STEPS, values, strict=True))
     micro = {step: value / 2 for step, value in macro.items()}
     spent = {step: calls * step / STEPS[-1] for step in STEPS}
-    return Curve(macro, micro, (0.0, flat, flat, flat), 10, 64, calls, 4, spent)
+    return Curve(macro, micro, (0.0, flat, flat, flat), 10, 64, calls, 4, spent, 0.25, flat)
 
 
 def invented() -> dict[Run, Curve]:
@@ -58,6 +58,7 @@ def test_scores_of_known_curves():
     assert oracle.steps_to_uniform_best == 20
     assert a.steps_to_uniform_best == pytest.approx(30)
     assert a.steps_to_95_percent < 30
+    assert (a.trusted_within, a.trusted_cross) == pytest.approx((0.25, 0.3))
     assert a.zero_variance_share == pytest.approx(0.225)
     assert a.early_informative_share == pytest.approx(0.8)
     assert a.early_informative_ratio == pytest.approx((1.0, 1.0, 1.0))

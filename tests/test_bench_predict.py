@@ -88,6 +88,23 @@ def test_scores_agree_with_naive_ones():
     assert found.environments["sure"].groups == 80
 
 
+def test_values_are_scored_beside_variances():
+    """EnvSched's values order tasks otherwise than its variances: the chance of a mixed group is in them."""
+    pool = invented({"coins": [0.5] * 30, "sure": [0.0, 1.0] * 15, "spread": list(np.linspace(0, 1, 30))}, size=8)
+    told, groups, _ = scored(pool, "envsched")
+    bayes, _, _ = scored(pool)
+    none = np.zeros(len(pool.groups), dtype=bool)
+    mine, theirs = (score_walk(groups, one, none, {}, len(pool.tasks)) for one in (told, bayes))
+    for part, at in (("unseen", ~told.seen), ("seen", told.seen)):
+        want = stats.spearmanr(told.value[at], groups.variance[told.places[at]]).statistic
+        assert mine.parts[part]["value_spearman"].value == pytest.approx(want)
+        assert mine.parts[part]["value_spearman"].value != pytest.approx(mine.parts[part]["spearman"].value, abs=1e-6)
+    found = combined([{BAYES: [theirs], "envsched": [mine]}])["envsched"]["seen"]
+    assert found.value_spearman == pytest.approx(mine.parts["seen"]["value_spearman"].value)
+    lead = found.value_spearman - theirs.parts["seen"]["value_spearman"].value
+    assert found.value_spearman_minus_empirical_bayes[0] == pytest.approx(lead)
+
+
 def test_values_are_what_picks_go_by():
     """Without coverage, penalty and draw the next picks are those of highest value."""
     pool = halves()
@@ -224,7 +241,7 @@ def test_the_command_prints_what_it_promises(imported_run, envsched, tmp_path):
     assert status == 0
     assert msgspec.json.decode(out)["runs"] == 1
     scores = json.loads(out)["schedulers"]["envsched"]["unseen"]
-    assert {"spearman", "spearman_ceiling", "auc", "brier", "coverage", "log_score"} <= set(scores)
+    assert {"spearman", "value_spearman", "spearman_ceiling", "auc", "brier", "coverage", "log_score"} <= set(scores)
     status, out, _ = envsched(*command, "--out", tmp_path / "out")
     assert "never seen before" in out
     assert "written to" in out

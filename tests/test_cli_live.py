@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import random
@@ -164,6 +165,17 @@ def test_a_finished_run_is_not_made_shorter_and_measures_nothing_twice(unbroken,
     assert envsched("train", "--out", run, "--resume")[0] == 0
     events = [e.event for e in RunReader(run).events()]
     assert [e.step for e in events if e.kind == "note" and "metric" in e.data] == [0, 5, 10, 14]
+
+
+@needs_numba
+def test_a_run_goes_on_with_the_tasks_it_began_with(unbroken, tmp_path, envsched, monkeypatch):
+    run = tmp_path / "run"
+    shutil.copytree(unbroken, run)
+    worlds = importlib.import_module("envsched_core.testbed.specs").WORLDS
+    monkeypatch.setitem(worlds, "small", worlds["small"]._replace(paths=True))
+    status, out, err = envsched("train", "--out", run, "--resume", "--steps", 16)
+    assert (status, out) == (2, "")
+    assert "had other tasks" in err
 
 
 @needs_numba

@@ -191,8 +191,8 @@ class Loaded:
 
     fills_batch = True
 
-    def __init__(self, batches: list[list[str]]) -> None:
-        self.batches, self.asked = batches, []
+    def __init__(self, batches: list[list[str]], trust: SimpleNamespace | None = None) -> None:
+        self.batches, self.asked, self.trust = batches, [], trust
 
     def register(self, tasks: list) -> None:
         pass
@@ -200,7 +200,7 @@ class Loaded:
     def ask(self, n: int, *, step: int, policy_version: str) -> SimpleNamespace:
         self.asked.append((n, step, policy_version))
         keys = self.batches.pop(0)[:n] if self.batches else []
-        return SimpleNamespace(picks=[SimpleNamespace(key=key) for key in keys], trust=None)
+        return SimpleNamespace(picks=[SimpleNamespace(key=key) for key in keys], trust=self.trust)
 
     def observe(self, results: list) -> None:
         pass
@@ -230,6 +230,13 @@ def test_a_filled_batch_is_trained_on_once_it_is_full():
     # all rounds of a step together are one update, and a scheduler with nothing left ends the run
     assert curve.updates == 2
     assert list(curve.macro) == [0, 1, 2, 4]
+
+
+@pytest.mark.parametrize(("within", "cross"), [(0.1, 0.0), (0.0, 0.05)])
+def test_trusted_relations_are_told_apart(within, cross):
+    scheduler = Loaded([keys()[:2]], SimpleNamespace(tau_within=within, tau_cross=cross))
+    curve = train(learner(), scheduler, steps=1, batch_size=2, evaluated=())
+    assert (curve.trusted_within, curve.trusted_cross) == (float(within > 0), float(cross > 0))
 
 
 def test_a_batch_that_never_fills_ends_after_its_rounds():

@@ -79,7 +79,7 @@ class Score(msgspec.Struct, frozen=True):
     early_informative_ratio: Three | None
     """The same over uniform's; None where uniform met no mixed group."""
     trusted_within: float
-    """Share of decisions that trusted neighbours within environments; 0 for who asks none."""
+    """Share of decisions that trusted neighbours within environments, the first included, which rests on the prior."""
     trusted_cross: float
     """The same across environments."""
     tasks_seen: float

@@ -243,7 +243,7 @@ def _notes(per_run: Mapping[str, PredictRun], left_out: Mapping[str, str]) -> It
         mine = run.schedulers.get(ENVSCHED, {}).get("unseen")
         if mine is not None and run.tasks >= MANY_TASKS and not mine.spearman_minus_empirical_bayes[1] > 0:
             told = "{:+.3f} [{:+.3f}, {:+.3f}]".format(*mine.spearman_minus_empirical_bayes)
-            yield f"{name}: never-seen tasks are not surely ranked better than by empirical Bayes ({told})"
+            yield f"{name}: variances of never-seen tasks are not surely ranked better than by empirical Bayes ({told})"
 
 
 def write_predict(report: PredictReport, folder: Path) -> None:

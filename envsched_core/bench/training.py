@@ -120,7 +120,7 @@ def train_run(
     learner = make_learner(plan.world, group_size=plan.group_size, **seeds)
     options: dict[str, Any] = {"snapshot_every": SNAPSHOT_EVERY, "extra": learner.state_dict}
     if resume and (out / "run.json").is_file():
-        _keep_to(out, plan)
+        _keep_to(out, plan, learner)
         session = LiveSession.resume(out, **options)
     else:
         session = LiveSession.create(out, plan.scheduler, config, **options, **_facts(plan))
@@ -142,13 +142,18 @@ def _facts(plan: TrainPlan) -> dict[str, Any]:
     return {"source": {"path": name, "plan": msgspec.to_builtins(plan)}, "notes": (said,)}
 
 
-def _keep_to(out: Path, plan: TrainPlan) -> None:
-    """Refuse to go on with another plan; another number of steps is no other plan, and goes on record."""
+def _keep_to(out: Path, plan: TrainPlan, learner: AnyLearner) -> None:
+    """Refuse to go on with another plan or other tasks; another number of steps is neither, and goes on record."""
     recorded = recorded_plan(out)
     names = [name for name in TrainPlan.__struct_fields__ if getattr(recorded, name) != getattr(plan, name)]
     if set(names) - {"steps"}:
         told = ", ".join(f"{name} {getattr(recorded, name)}" for name in names if name != "steps")
         raise ConfigError(f"{out} was started with {told}; resume it with the same")
+    tasks = {task.key: task for task in learner.specs}
+    if any(tasks.get(task.key) != task for task in RunReader(out).tasks()):
+        raise ConfigError(
+            f"{out} was started when world {plan.world} had other tasks; start a new run in another folder"
+        )
     if plan.steps < recorded.steps and plan.steps < (done := _steps_asked(out)):
         raise ConfigError(
             f"{out} has {done} steps on record, more than {plan.steps}; resume it with --steps {done} or more"

@@ -183,7 +183,7 @@ def _print_predict(report: PredictReport) -> None:
     for part, told in PARTS.items():
         rows = [[name, *_predict_cells(found[part])] for name, found in report.schedulers.items() if part in found]
         if rows:
-            head = ["", "groups", "Spearman", "ceiling", "vs empirical-bayes", "of values", "vs empirical-bayes"]
+            head = ["", "groups", "Spearman", "ceiling", "vs empirical-bayes", "by value", "vs empirical-bayes"]
             say()
             say(f"{told}:")
             table([[*head, "AUC flat", "Brier", "in 90 %", "expected", "nats/rollout", "vs empirical-bayes"], *rows])
@@ -198,7 +198,7 @@ def _print_predict(report: PredictReport) -> None:
         size = _size(run.groups, run.tasks, run.environments)
         say(f"{name}: {size}; {run.order}")
         parts = [part for part in ("unseen", "seen") if any(part in found for found in run.schedulers.values())]
-        table([["  Spearman", *parts, *(f"of values, {part}" for part in parts)], *_ranked(run, parts)])
+        table([["  Spearman", *parts, *(f"{part}, by value" for part in parts)], *_ranked(run, parts)])
         for note in run.notes:
             say(f"  {note}")
     say()

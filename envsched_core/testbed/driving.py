@@ -45,7 +45,7 @@ class Curve(NamedTuple):
     spent: dict[int, float]
     """Tool calls of all rollouts before each measurement, by the keys of `macro`."""
     trusted_within: float = 0.0
-    """Share of decisions that trusted neighbours within environments."""
+    """Share of decisions that trusted neighbours within environments, the first, which rests on the prior, included."""
     trusted_cross: float = 0.0
     """The same across environments."""
 

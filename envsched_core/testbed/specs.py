@@ -41,7 +41,7 @@ class WorldSpec(NamedTuple):
     broken: float = 0.0
     """Share of training tasks that no rollout can solve."""
     broken_templates: float = 0.0
-    """Share of templates (operations in order) whose training tasks no rollout can solve, in whatever environment."""
+    """Chance that no rollout can solve the training tasks of a template (operations in order), in any environment."""
     paths: bool = False
     """Whether the catalogue tells which writes a task asks for, as benchmarks with reference actions do."""
     bimodal: bool = False
@@ -93,10 +93,11 @@ WORLDS: dict[str, WorldSpec] = {
     "small": M._replace(environments=24, tasks=320, held_out=120),
 }
 """The reference worlds. X0: transfer across environments is planted (tasks are made from templates that all
-environments share, half of which are broken everywhere: what one environment shows of a template holds in all, and its
-words do not tell it; verbs and flags are one set, and no feature is of a single environment). X1: it is absent (every
-API has verbs of its own, and all tasks are of one pattern, a single update: beside the overall mean an environment
-tells nothing of another)."""
+environments share, about half of which are broken everywhere: what one environment shows of a template holds in all.
+Words name the operations, but it is their order that is broken or not, of which a linear model of words sees a part;
+verbs and flags are one set, and no feature is of a single environment). X1: it is absent (every API has verbs of its
+own, and all tasks are of one pattern, a single update: beside the overall mean an environment tells nothing of
+another)."""
 
 VARIANTS: dict[str, dict[str, object]] = {
     "graded": {"graded": True},

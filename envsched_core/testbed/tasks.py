@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-import msgspec
 import numpy as np
 
 from envsched_core.errors import ContractError
@@ -82,15 +81,15 @@ def make_task(spec: WorldSpec, env: Environment, name: str, *, seed: Sequence[in
     turns = _draw_turns(spec, env, rng)
     expected = new_database(start)
     asks, texts = np.zeros((MAX_TURNS, ASK_COLUMNS), dtype=np.int64), []
+    operations = [OPS.index(op) for op in spec.writes]
     for turn in range(turns):
-        asks[turn], text = _draw_ask(env, rng, expected, names, [OPS.index(op) for op in spec.writes])
+        asks[turn], text = _draw_ask(env, rng, expected, names, operations)
         apply_write(expected, asks[turn], asks[turn, OBJECT], asks[turn, OTHER_OBJECT], asks[turn, VALUE])
         texts.append(text)
     verifier = f"{env.domain}_turns_right" if spec.graded else f"{env.domain}_state"
     state = tuple(entity.word for entity in env.entities)
-    told = TaskSpec(env.name, name, "\n".join(texts), env.tools, state, verifier)
-    if spec.paths:
-        told = msgspec.structs.replace(told, calls=tuple(_writes(env, ask) for ask in asks[:turns]))
+    calls = tuple(_writes(env, ask) for ask in asks[:turns]) if spec.paths else None
+    told = TaskSpec(env.name, name, "\n".join(texts), env.tools, state, verifier, calls)
     return Task(told, start, asks, turns, tuple(texts), names, bool(rng.random() >= broken))
 
 
