@@ -345,7 +345,8 @@ def test_trust_in_the_cross_relation_is_found_where_it_is_planted_and_nowhere_el
     assert trusted("X0", "envsched").trusted_cross > 0.7
     assert trusted("X0", "envsched-shuffled-cross").trusted_cross < 0.3
     assert trusted("X1", "envsched").trusted_cross < 0.3
-    assert trusted("X0", "uniform").trusted_cross == trusted("X0", "uniform").trusted_within == 0.0
+    uniform = trusted("X0", "uniform")
+    assert uniform.trusted_cross == uniform.trusted_within == 0.0
 
 
 DIGEST = """

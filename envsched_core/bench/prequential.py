@@ -71,7 +71,7 @@ class Predicted(NamedTuple):
     """Whether a group of the task had been seen before."""
     variance: Floats
     value: Floats
-    """What a pick of its task was worth to the scheduler, before coverage and penalty: what it ranks by."""
+    """What a pick of its task was worth to the scheduler, before coverage and penalty (`EnvSched.values`)."""
     flat: Floats
     """Chance that all its rewards are equal."""
     log_score: Floats
@@ -139,7 +139,7 @@ def walk(
         scheduler.ask(0, step=step)  # nothing is picked; results of the step before are taken in
         tasks = groups.task[places]
         parts.append((places, seen[tasks], scheduler.predictor.predict(tasks)))
-        values.append(scheduler._worth().value[tasks])
+        values.append(scheduler.values[tasks])
         if probes and step in probes:
             told = scheduler.predictor.predict(probes[step])
             probed.append(Probed(step, probes[step], seen[probes[step]], told.mean, told.variance))

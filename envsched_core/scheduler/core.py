@@ -100,6 +100,17 @@ class EnvSched:
         c = self.config
         return max(*c.tau_within_grid, *c.tau_cross_grid, c.weight_similarity, c.weight_pattern) > 0
 
+    @property
+    def values(self) -> Floats:
+        """What a pick of each task [N] was worth when the latest step began, before coverage and penalty.
+
+        Raises:
+            ContractError: no step was asked for yet.
+        """
+        if self._batch is None:
+            raise ContractError("values: no step was asked for yet")
+        return self._batch.problem.value
+
     # ------------------------------------------------------------------ the contract
 
     def register(self, tasks: Sequence[TaskSpec]) -> None:

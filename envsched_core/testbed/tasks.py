@@ -88,14 +88,15 @@ def make_task(spec: WorldSpec, env: Environment, name: str, *, seed: Sequence[in
         texts.append(text)
     verifier = f"{env.domain}_turns_right" if spec.graded else f"{env.domain}_state"
     state = tuple(entity.word for entity in env.entities)
-    calls = tuple(_writes(env, ask) for ask in asks[:turns]) if spec.paths else None
+    calls = tuple(_write_tool(env, ask) for ask in asks[:turns]) if spec.paths else None
     told = TaskSpec(env.name, name, "\n".join(texts), env.tools, state, verifier, calls)
     return Task(told, start, asks, turns, tuple(texts), names, bool(rng.random() >= broken))
 
 
-def _writes(env: Environment, ask: Ints) -> str:
-    """The tool that carries out a turn; what the flags ask for beside it is not told."""
-    return env.tools[reference_calls(env._replace(flags=0), ask, first=False)[0][0]].name
+def _write_tool(env: Environment, ask: Ints) -> str:
+    """Name of the tool that carries out a turn; without flags there is nothing to call beside it."""
+    ((tool, *_),) = reference_calls(env._replace(flags=0), ask, first=False)
+    return env.tools[tool].name
 
 
 def _draw_start(env: Environment, rng: np.random.Generator) -> Ints:

@@ -76,24 +76,25 @@ def _draw_world(name: str, spec: WorldSpec, seed: int) -> World:
     tasks, env_of = [], []
     training, held_out = _sizes(spec, seed), np.full(spec.environments, spec.held_out // spec.environments)
     held_out[: spec.held_out % spec.environments] += 1
-    for counts, kind, broken in ((training, "t", spec.broken), (held_out, "h", 0.0)):
+    drawn = ((training, "t", spec.broken, spec.broken_templates), (held_out, "h", 0.0, 0.0))
+    for counts, kind, broken, broken_templates in drawn:
         for e, count in enumerate(counts):
             for i in range(count):
                 key = (seed, TASK, e, i, ord(kind))
                 task = make_task(spec, environments[e], f"{kind}{i:04d}", seed=key, broken=broken)
-                tasks.append(task._replace(solvable=task.solvable and (kind == "h" or _is_sound(spec, task, seed))))
+                tasks.append(task._replace(solvable=task.solvable and _is_sound(task, seed, broken_templates)))
                 env_of.append(e)
     places = {task.spec.key: i for i, task in enumerate(tasks[: spec.tasks])}
     arrays = _arrays(spec, environments, tasks, env_of)
     return World(name, seed, spec, tuple(environments), tuple(tasks), arrays, places)
 
 
-def _is_sound(spec: WorldSpec, task: Task, seed: int) -> bool:
-    """Whether the template of a task, its operations in order, is one that can be solved."""
-    if spec.broken_templates == 0.0:
+def _is_sound(task: Task, seed: int, broken: float) -> bool:
+    """Whether the template of a task, its operations in order, can be solved: one draw for all environments."""
+    if broken == 0.0:  # a generator for every task would take longer than the rest
         return True
     operations = task.asks[: task.turns, OP].tolist()
-    return bool(np.random.default_rng((seed, TEMPLATE, *operations)).random() >= spec.broken_templates)
+    return bool(np.random.default_rng((seed, TEMPLATE, *operations)).random() >= broken)
 
 
 def _sizes(spec: WorldSpec, seed: int) -> NDArray[np.int64]:
