@@ -39,8 +39,8 @@ __all__ = [
 BLUE, VERMILION, GREEN, PURPLE, GREY = "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#8A8F98"
 AMBER = "#B37A00"
 """Okabe-Ito's orange, darkened until it passes on white."""
-SLIVER = 5e-4
-"""A share that would be written 0.0% has no width in a bar: it stands in the table alone."""
+SLIVER = 2.5e-3
+"""A smaller share is not a pixel of a bar of 400: it stands in the table alone, not in the legend."""
 SOURCE_COLOURS = {
     "own": BLUE,
     "within": GREEN,

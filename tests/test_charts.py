@@ -73,8 +73,8 @@ def test_a_waterfall_adds_up_to_the_score():
 
 
 def test_a_share_without_width_is_left_to_the_table():
-    figure = charts.evidence_split({"own": 0.6, "features": 0.3996, "global": 0.0004})
-    assert [trace.x[0] for trace in figure.data] == [0.6, 0.3996]
+    figure = charts.evidence_split({"own": 0.6, "features": 0.396, "within": 0.003, "global": 0.001})
+    assert [trace.x[0] for trace in figure.data] == [0.6, 0.003, 0.396]
 
 
 def test_the_components_fetch_nothing_and_write_no_html():
