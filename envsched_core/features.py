@@ -7,7 +7,7 @@
     environment   a column for the environment, and its own length scale
 
 Hashing needs no vocabulary: tasks that join later change no column, and a saved state fits as it is. Blocks of
-words have length 1, so that a long text has no more say than a short one. Tools and environment are kept once
+words have length 1, so that a long text has no more say than a short one. Lengths, tools and environment are kept once
 for all tasks that share them: at a million tasks the words are nearly all of the memory.
 """
 
@@ -15,13 +15,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from .passes import blocks
 from .records import TaskSpec
 from .similarity import words_of
 
@@ -58,7 +56,11 @@ class Features:
         """No task yet."""
         self.env: Indices = np.zeros(0, dtype=np.int64)
         self.environments = 0
-        self._text = _empty(0, TOOLS_FROM - LENGTH_FROM)  # length and words [N, .]
+        # Lengths are kept once, too. A task's text [N, .] is one entry for its lengths, in column WORDS + their place,
+        # then its words: a product adds up as over a row that holds both, and reads fewer numbers.
+        self._measured: dict[tuple[int, ...], int] = {}
+        self._lengths = _empty(0, WORDS_FROM - LENGTH_FROM)  # [different lengths, .]
+        self._text = _empty(0, WORDS)
         self._octaves: tuple[NDArray[np.int32], NDArray[np.float32]] = (
             np.zeros((0, 2), dtype=np.int32),
             np.zeros((0, 2), dtype=np.float32),
@@ -81,18 +83,31 @@ class Features:
     def extend(self, tasks: Sequence[TaskSpec], env: Indices, environments: int) -> None:
         """Add `tasks`; `env` [N] is the environment of every task, these included, of `environments` in all."""
         if tasks:
-            scale, weight = _octaves(np.array([_measures(task) for task in tasks], dtype=np.float64))
-            length = _spread(scale, weight)
-            words = _hashed([task.text for task in tasks], WORDS)
-            fresh = sparse.hstack([length, words], format="csr", dtype=np.float32)
-            self._text = _joined(self._text, fresh)
+            measures = [_measures(task) for task in tasks]
+            scale, weight = _octaves(np.array(measures, dtype=np.float64)[:, :1])
             self._octaves = (
                 np.concatenate([self._octaves[0], scale[:, 0]]),
                 np.concatenate([self._octaves[1], weight[:, 0]]),
             )
+            self._add_text(tasks, measures)
             self._add_tools(tasks)
         self.env, self.environments = env, environments
         self._like, self._kinds = _kinds(env, self._set_of, self._octaves)
+
+    def _add_text(self, tasks: Sequence[TaskSpec], measures: Sequence[tuple[int, ...]]) -> None:
+        known = len(self._measured)
+        which = [self._measured.setdefault(key, len(self._measured)) for key in measures]
+        fresh = list(self._measured)[known:]
+        if fresh:
+            self._lengths = _joined(self._lengths, _spread(*_octaves(np.array(fresh, dtype=np.float64))))
+        words, columns = _hashed([task.text for task in tasks], WORDS), WORDS + len(self._measured)
+        starts = words.indptr[:-1]
+        indices = np.insert(words.indices, starts, WORDS + np.array(which, dtype=words.indices.dtype))
+        pointer = words.indptr + np.arange(len(tasks) + 1, dtype=words.indptr.dtype)
+        text = sparse.csr_array((np.insert(words.data, starts, 1.0), indices, pointer), shape=(len(tasks), columns))
+        before = self._text
+        before = sparse.csr_array((before.data, before.indices, before.indptr), shape=(before.shape[0], columns))
+        self._text = _joined(before, text)
 
     def _add_tools(self, tasks: Sequence[TaskSpec]) -> None:
         names = [tuple(tool.name for tool in task.tools) for task in tasks]
@@ -114,29 +129,38 @@ class Features:
         pointer = np.arange(0, 3 * len(tasks) + 1, 3)
         shape = (len(tasks), PER_ENV * self.environments)
         own = sparse.csr_array((values.ravel(), columns.ravel(), pointer), shape=shape)
-        blocks = [ones, self._text[tasks], self._tools[self._set_of[tasks]], own]
+        blocks = [ones, *self._text_of(tasks), self._tools[self._set_of[tasks]], own]
         return sparse.csr_array(sparse.hstack(blocks, format="csr", dtype=np.float64))
+
+    def _text_of(self, tasks: Indices) -> tuple[sparse.csr_array, sparse.csr_array]:
+        """The length and the words of `tasks` [M, .], [M, WORDS]."""
+        text = self._text[tasks]
+        starts, pointer = text.indptr[:-1], text.indptr - np.arange(len(tasks) + 1, dtype=text.indptr.dtype)
+        words = np.delete(text.data, starts), np.delete(text.indices, starts), pointer
+        return self._lengths[text.indices[starts] - WORDS], sparse.csr_array(words, shape=(len(tasks), WORDS))
 
     def dot(self, weights: Floats) -> Floats:
         """Row times `weights` [D], for every task [N]: one pass over the words, look-ups for the rest."""
         like = self._like
         tools = self._tools @ weights[TOOLS_FROM:ENV_FROM]
         rest = weights[0] + tools[self._set_of[like]] + self._own(like, weights)
-        out = (self._text @ weights[LENGTH_FROM:TOOLS_FROM].astype(np.float32)).astype(np.float64)
-        for part in blocks(len(out)):
-            out[part] += rest[self._kinds[part]]
+        single = weights[LENGTH_FROM:TOOLS_FROM].astype(np.float32)
+        lengths, words = self._lengths @ single[: WORDS_FROM - LENGTH_FROM], single[WORDS_FROM - LENGTH_FROM :]
+        out: Floats = rest.take(self._kinds)
+        out += self._text @ np.concatenate([words, lengths])
         return out
 
     def split(self, tasks: Indices, weights: Floats) -> Floats:
         """Row times `weights` [D] of `tasks`, by the blocks of `PARTS` [M, 5]; together: a row costs a millisecond."""
-        text, tools = self._text[tasks], self._tools[self._set_of[tasks]]
-        row = np.repeat(np.arange(len(tasks)), np.diff(text.indptr))
-        word = text.indices >= WORDS_FROM - LENGTH_FROM
-        sums: Any = np.bincount(2 * row + word, text.data * weights[LENGTH_FROM + text.indices], 2 * len(tasks))
-        length, words = np.asarray(sums).reshape(-1, 2).T
-        everything = np.full(len(tasks), weights[0])
+        length, words = self._text_of(tasks)
         return np.column_stack(
-            [everything, length, words, tools @ weights[TOOLS_FROM:ENV_FROM], self._own(tasks, weights)]
+            [
+                np.full(len(tasks), weights[0]),
+                length @ weights[LENGTH_FROM:WORDS_FROM],
+                words @ weights[WORDS_FROM:TOOLS_FROM],
+                self._tools[self._set_of[tasks]] @ weights[TOOLS_FROM:ENV_FROM],
+                self._own(tasks, weights),
+            ]
         )
 
     def _own(self, tasks: Indices, weights: Floats) -> Floats:

@@ -99,7 +99,10 @@ class Regression:
             logits = self.features.dot(self.mean[h])
             with np.errstate(over="ignore"):  # far below 0 the chance is 0
                 for part in blocks(len(logits)):  # a quarter of the time that special.expit takes
-                    logits[part] = 1.0 / (1.0 + np.exp(-logits[part]))
+                    some = logits[part]
+                    np.exp(np.negative(some, out=some), out=some)
+                    some += 1.0
+                    np.divide(1.0, some, out=some)
             self._predicted[h] = logits
         return self._predicted[h]
 

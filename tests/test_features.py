@@ -69,6 +69,19 @@ def test_each_part_holds_its_own_columns() -> None:
         assert np.count_nonzero(parts) == 1
 
 
+@given(st.lists(specs, min_size=1, max_size=10, unique_by=lambda t: t.task), st.integers(0, 10))
+def test_tasks_that_join_later_change_no_bit(tasks, first) -> None:
+    catalogue, grown = Catalogue(), Features()
+    for part in (tasks[:first], tasks[first:]):
+        catalogue.add(part)
+        grown.extend(part, catalogue.env, len(catalogue.env_names))
+    at_once, everyone = features_of(tasks), np.arange(len(tasks))
+    w = weights(at_once)
+    assert np.array_equal(grown.dot(w), at_once.dot(w))
+    assert np.array_equal(grown.split(everyone, w), at_once.split(everyone, w))
+    assert np.array_equal(grown.rows(everyone).toarray(), at_once.rows(everyone).toarray())
+
+
 @given(st.lists(specs, min_size=2, max_size=10, unique_by=lambda t: t.task), st.randoms())
 def test_the_order_of_joining_changes_no_shared_column(tasks, random) -> None:
     mixed = random.sample(tasks, len(tasks))
