@@ -196,7 +196,7 @@ class Predictor:
         if not groups:
             return
         tasks = np.array([g.task for g in groups])
-        told = [self._told(h, tasks) for h in range(len(self.config.half_lives))]
+        told = self._told(tasks)
         self._score(groups, tasks, told)
         expected = self._expected_mixed(groups, tasks, told[self.point.h])
         self._regress(groups)
@@ -227,7 +227,7 @@ class Predictor:
         return out
 
     def _propagate(self, groups: Sequence[Group]) -> None:
-        weights = np.array([self.moments.discount.weight(g.step) for g in groups]).T
+        weights = self.moments.discount.weight(np.array([[g.step] for g in groups])).T
         sizes, totals = np.array([g.size for g in groups]), np.array([g.total for g in groups])
         carry(self.spread, self.graph, np.array([g.task for g in groups]), weights * sizes, weights * totals)
 
@@ -287,9 +287,9 @@ class Predictor:
         unit = self.environments(p.h).unit[self.moments.env[tasks]]
         return p.tau_within * unit, p.tau_cross * unit
 
-    def _told(self, h: int, tasks: Indices) -> Floats | float:
-        """What features tell of a few tasks [M], without a pass over all."""
-        return self.regression.predict(h, tasks) if self.regression else 0.0
+    def _told(self, tasks: Indices) -> Sequence[Floats | float]:
+        """What features tell of a few tasks [M] at each half-life, without a pass over all."""
+        return self.regression.predict(tasks) if self.regression else [0.0] * len(self.config.half_lives)
 
     def _score(self, groups: Sequence[Group], tasks: Indices, told: Sequence[Floats | float]) -> None:
         """Add the Beta-binomial log likelihood of `groups` to every point, then choose one."""

@@ -86,12 +86,13 @@ class Regression:
             self.precision[:, 1:] = PRECISION + keep * (self.precision[:, 1:] - PRECISION)
             self.now = step
 
-    def predict(self, h: int, tasks: Indices) -> Floats:
-        """Expected mean reward [M] of `tasks` at half-life `h`, in (0, 1), row by row: for few tasks."""
-        return np.asarray(special.expit(self.features.rows(tasks) @ self.mean[h]))
+    def predict(self, tasks: Indices) -> list[Floats]:
+        """Expected mean reward [M] of `tasks` at each half-life, in (0, 1), row by row: for few tasks."""
+        rows = self.features.rows(tasks)
+        return [np.asarray(special.expit(rows @ mean)) for mean in self.mean]
 
     def predict_all(self, h: int) -> Floats:
-        """The same of all tasks [N], in one pass of single precision; computed once until something changes.
+        """The same of all tasks [N] at half-life `h`, in single precision; computed once until something changes.
 
         The two differ by about 1e-7. Each caller keeps to one of them, so that a resumed run takes the same way.
         """

@@ -200,11 +200,11 @@ def test_a_wider_reward_range_moves_what_features_expect_with_the_mean() -> None
     drift = scheduler.traces.drift.copy()
     tasks = np.flatnonzero(scheduler.catalogue.env == env)
     scheduler.ask(1, step=6)  # all of it is taken in
-    before = [regression.predict(h, tasks).mean() for h in range(2)]
+    before = [regression.predict(tasks)[h].mean() for h in range(2)]
     scheduler.observe([GroupResult("outlier", "shop", "t0", (10.0,), step=6)])
     scheduler.ask(1, step=7)
     assert scheduler.metrics()["rewards/ranges_widened"] == 1
     for h in range(2):
-        assert regression.predict(h, tasks).mean() < 0.4 * before[h]
+        assert regression.predict(tasks)[h].mean() < 0.4 * before[h]
     others = tasks[1:]
     assert np.abs(scheduler.traces.drift[others]).max() <= np.abs(drift[others]).max() / 10 + 1e-12

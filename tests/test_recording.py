@@ -36,7 +36,7 @@ def test_parts_of_the_logit_are_on_record_for_picks_and_near_misses(recorded) ->
         if parts:
             task = scheduler.catalogue.index[c.key]
             assert list(parts.values()) == pytest.approx(regression.split(h, np.array([task]))[0], abs=1e-11)
-            assert expit(sum(parts.values())) == pytest.approx(regression.predict(h, np.array([task]))[0], abs=1e-9)
+            assert expit(sum(parts.values())) == pytest.approx(regression.predict(np.array([task]))[h][0], abs=1e-9)
 
 
 def test_nothing_is_recorded_of_features_that_were_not_used() -> None:

@@ -121,11 +121,11 @@ def test_growing_keeps_predictions() -> None:
     catalogue.add(tasks)
     regression.grow(catalogue)
     regression.observe(*batch(4, 40))
-    before = [regression.predict(h, np.arange(36)) for h in range(2)]
+    before = [regression.predict(np.arange(36))[h] for h in range(2)]
     catalogue.add([TaskSpec("new", f"t{i}", text="refund the order") for i in range(5)])
     regression.grow(catalogue)
     for h in range(2):
-        assert np.array_equal(regression.predict(h, np.arange(36)), before[h])
+        assert np.array_equal(regression.predict(np.arange(36))[h], before[h])
         assert regression.predict_all(h)[:36] == pytest.approx(before[h], abs=1e-6)
         assert len(regression.predict_all(h)) == 41
 
@@ -146,14 +146,14 @@ def test_state_moves_with_its_environments() -> None:
     other.load_state_dict(saved.state_dict(), np.array([-1, 2, 1]))  # shop is gone; new, files, bank are here
     old = np.array([i for i, task in enumerate(tasks) if task.env != "shop"])[::-1]
     for h in range(2):
-        assert other.predict(h, 1 + np.arange(24)) == pytest.approx(saved.predict(h, old), abs=1e-12)
+        assert other.predict(1 + np.arange(24))[h] == pytest.approx(saved.predict(old)[h], abs=1e-12)
 
 
 def test_parts_sum_to_the_logit() -> None:
     regression = regression_of(invented_tasks())
     regression.observe(*batch(6, 40))
     tasks = np.array([0, 17, 35])
-    assert expit(regression.split(1, tasks).sum(axis=1)) == pytest.approx(regression.predict(1, tasks), abs=1e-12)
+    assert expit(regression.split(1, tasks).sum(axis=1)) == pytest.approx(regression.predict(tasks)[1], abs=1e-12)
 
 
 def test_a_word_that_decides_is_found_where_the_mean_knows_nothing() -> None:
@@ -170,7 +170,7 @@ def test_a_word_that_decides_is_found_where_the_mean_knows_nothing() -> None:
         regression.advance(step)
         regression.observe(part, rng.binomial(8, truth[part]) / 8, np.full((2, len(part)), 4.0))
     unseen = np.arange(120, 300)
-    error = np.abs(regression.predict(0, unseen) - truth[unseen]).mean()
+    error = np.abs(regression.predict(unseen)[0] - truth[unseen]).mean()
     by_environment = np.abs(truth[seen].mean() - truth[unseen]).mean()
     assert error < 0.4 * by_environment
 
