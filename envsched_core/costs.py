@@ -105,7 +105,7 @@ class Costs:
         if not groups:
             return
         tasks = np.array([group.task for group in groups])
-        weights = np.array([discount.weight(group.step) for group in groups]).T
+        weights = discount.weight(np.array([group.step for group in groups]))
         counts = weights * np.array([float(group.rollouts) for group in groups])
         totals = weights * np.array([float(getattr(group.cost, self.name)) for group in groups])
         for h in range(len(weights)):

@@ -1,7 +1,8 @@
 """Features: what is known of a task before any rollout, as sparse columns for the regression.
 
     everything    a column of ones
-    length        words, lines and numbers of the text and calls of the reference path, each on a scale of octaves
+    length        words, lines and numbers of the text and calls of the reference path, each on a scale of octaves;
+                  one row for each different set of lengths
     words         the words of the text, hashed
     tools         the words of its tools' names, hashed; one row for each different set of tools
     environment   a column for the environment, and its own length scale
@@ -56,8 +57,8 @@ class Features:
         """No task yet."""
         self.env: Indices = np.zeros(0, dtype=np.int64)
         self.environments = 0
-        # Lengths are kept once, too. A task's text [N, .] is one entry for its lengths, in column WORDS + their place,
-        # then its words: a product adds up as over a row that holds both, and reads fewer numbers.
+        # A task's text [N, .] is one entry for its lengths, in column WORDS + their place among the different ones, and
+        # its words after it: a product adds up as over a row that holds both, from fewer numbers where lengths repeat.
         self._measured: dict[tuple[int, ...], int] = {}
         self._lengths = _empty(0, WORDS_FROM - LENGTH_FROM)  # [different lengths, .]
         self._text = _empty(0, WORDS)
@@ -84,30 +85,30 @@ class Features:
         """Add `tasks`; `env` [N] is the environment of every task, these included, of `environments` in all."""
         if tasks:
             measures = [_measures(task) for task in tasks]
+            self._add_text(tasks, measures)
             scale, weight = _octaves(np.array(measures, dtype=np.float64)[:, :1])
             self._octaves = (
                 np.concatenate([self._octaves[0], scale[:, 0]]),
                 np.concatenate([self._octaves[1], weight[:, 0]]),
             )
-            self._add_text(tasks, measures)
             self._add_tools(tasks)
         self.env, self.environments = env, environments
         self._like, self._kinds = _kinds(env, self._set_of, self._octaves)
 
     def _add_text(self, tasks: Sequence[TaskSpec], measures: Sequence[tuple[int, ...]]) -> None:
-        known = len(self._measured)
+        words, known = _hashed([task.text for task in tasks], WORDS), len(self._measured)
         which = [self._measured.setdefault(key, len(self._measured)) for key in measures]
         fresh = list(self._measured)[known:]
         if fresh:
             self._lengths = _joined(self._lengths, _spread(*_octaves(np.array(fresh, dtype=np.float64))))
-        words, columns = _hashed([task.text for task in tasks], WORDS), WORDS + len(self._measured)
-        starts = words.indptr[:-1]
-        indices = np.insert(words.indices, starts, WORDS + np.array(which, dtype=words.indices.dtype))
-        pointer = words.indptr + np.arange(len(tasks) + 1, dtype=words.indptr.dtype)
-        text = sparse.csr_array((np.insert(words.data, starts, 1.0), indices, pointer), shape=(len(tasks), columns))
-        before = self._text
-        before = sparse.csr_array((before.data, before.indices, before.indptr), shape=(before.shape[0], columns))
-        self._text = _joined(before, text)
+        starts, columns = words.indptr[:-1], WORDS + len(self._measured)
+        data, indices = np.insert(words.data, starts, 1.0), np.insert(words.indices, starts, np.add(WORDS, which))
+        pointer = words.indptr + np.arange(len(tasks) + 1)
+        known_text = (self._text.data, self._text.indices, self._text.indptr)
+        self._text = _joined(
+            sparse.csr_array(known_text, shape=(self._text.shape[0], columns)),
+            sparse.csr_array((data, indices, pointer), shape=(len(tasks), columns)),
+        )
 
     def _add_tools(self, tasks: Sequence[TaskSpec]) -> None:
         names = [tuple(tool.name for tool in task.tools) for task in tasks]
@@ -135,17 +136,15 @@ class Features:
     def _text_of(self, tasks: Indices) -> tuple[sparse.csr_array, sparse.csr_array]:
         """The length and the words of `tasks` [M, .], [M, WORDS]."""
         text = self._text[tasks]
-        starts, pointer = text.indptr[:-1], text.indptr - np.arange(len(tasks) + 1, dtype=text.indptr.dtype)
-        words = np.delete(text.data, starts), np.delete(text.indices, starts), pointer
-        return self._lengths[text.indices[starts] - WORDS], sparse.csr_array(words, shape=(len(tasks), WORDS))
+        return self._lengths[text.indices[text.indptr[:-1]] - WORDS], text[:, :WORDS]
 
     def dot(self, weights: Floats) -> Floats:
         """Row times `weights` [D], for every task [N]: one pass over the words, look-ups for the rest."""
         like = self._like
         tools = self._tools @ weights[TOOLS_FROM:ENV_FROM]
         rest = weights[0] + tools[self._set_of[like]] + self._own(like, weights)
-        single = weights[LENGTH_FROM:TOOLS_FROM].astype(np.float32)
-        lengths, words = self._lengths @ single[: WORDS_FROM - LENGTH_FROM], single[WORDS_FROM - LENGTH_FROM :]
+        lengths = self._lengths @ weights[LENGTH_FROM:WORDS_FROM].astype(np.float32)
+        words = weights[WORDS_FROM:TOOLS_FROM].astype(np.float32)
         out: Floats = rest.take(self._kinds)
         out += self._text @ np.concatenate([words, lengths])
         return out

@@ -74,9 +74,9 @@ class Discount:
         self.now = 0
         self.shift = np.zeros(len(half_lives))
 
-    def weight(self, step: int | NDArray[Any]) -> Floats:
-        """Stored weight [H] of something seen at `step`; [B, H] for steps [B, 1]."""
-        return np.asarray(np.exp2(step * self.rates - self.shift))
+    def weight(self, steps: NDArray[np.int64]) -> Floats:
+        """Stored weights [H, B] of what was seen at `steps` [B]."""
+        return np.asarray(np.exp2(steps * self.rates[:, None] - self.shift[:, None]))
 
     def scale(self) -> Floats:
         """Factor [H] that turns stored sums into sums as of now."""
@@ -205,7 +205,7 @@ class RewardMoments:
         tasks, steps = np.array([g.task for g in groups]), np.array([g.step for g in groups])
         rows = [(g.size, g.total, g.mean, g.variance, g.mixed) for g in groups]
         size, total, mean, variance, mixed = np.array(rows, dtype=float).T
-        weight, env = self.discount.weight(steps[:, None]).T, self.env[tasks]
+        weight, env = self.discount.weight(steps), self.env[tasks]
         many = size > 1
         sums = {"phi_w": np.ones(len(groups)), "phi_m": mean, "phi_m2": mean**2, "phi_v": variance}
         sums |= {"phi_vg": variance / size, "mixed": mixed, "mixed_expected": np.asarray(expected, dtype=float)}

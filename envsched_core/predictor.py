@@ -227,7 +227,7 @@ class Predictor:
         return out
 
     def _propagate(self, groups: Sequence[Group]) -> None:
-        weights = self.moments.discount.weight(np.array([[g.step] for g in groups])).T
+        weights = self.moments.discount.weight(np.array([g.step for g in groups]))
         sizes, totals = np.array([g.size for g in groups]), np.array([g.total for g in groups])
         carry(self.spread, self.graph, np.array([g.task for g in groups]), weights * sizes, weights * totals)
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scheduler_checks import invented_tasks
 
 from envsched_core.catalogue import Catalogue
-from envsched_core.features import ENV_FROM, PARTS, STARTS, Features
+from envsched_core.features import ENV_FROM, LENGTH_FROM, PARTS, STARTS, TOOLS_FROM, Features
 from envsched_core.records import TaskSpec, Tool
 from envsched_core.regression import Regression
 
@@ -75,11 +75,19 @@ def test_tasks_that_join_later_change_no_bit(tasks, first) -> None:
     for part in (tasks[:first], tasks[first:]):
         catalogue.add(part)
         grown.extend(part, catalogue.env, len(catalogue.env_names))
-    at_once, everyone = features_of(tasks), np.arange(len(tasks))
+    at_once = features_of(tasks)
     w = weights(at_once)
     assert np.array_equal(grown.dot(w), at_once.dot(w))
-    assert np.array_equal(grown.split(everyone, w), at_once.split(everyone, w))
-    assert np.array_equal(grown.rows(everyone).toarray(), at_once.rows(everyone).toarray())
+    assert np.array_equal(grown.split(range_of(tasks), w), at_once.split(range_of(tasks), w))
+
+
+@given(st.lists(specs, min_size=1, max_size=12))
+def test_the_text_adds_up_as_a_row_of_lengths_and_words_does_to_the_last_bit(tasks) -> None:
+    features, text = features_of(tasks), slice(LENGTH_FROM, TOOLS_FROM)
+    w = np.zeros(features.columns)
+    w[text] = weights(features)[text]
+    rows = features.rows(range_of(tasks))[:, text].astype(np.float32)
+    assert np.array_equal(features.dot(w), rows @ w[text].astype(np.float32))
 
 
 @given(st.lists(specs, min_size=2, max_size=10, unique_by=lambda t: t.task), st.randoms())
@@ -128,7 +136,9 @@ def test_nothing_at_all() -> None:
     features = Features()
     features.extend([], np.zeros(0, dtype=np.int64), 0)
     assert features.dot(np.zeros(features.columns)).shape == (0,)
-    assert features.rows(np.zeros(0, dtype=np.int64)).shape == (0, features.columns)
+    nobody = np.zeros(0, dtype=np.int64)
+    assert features.rows(nobody).shape == (0, features.columns)
+    assert features.split(nobody, np.zeros(features.columns)).shape == (0, len(PARTS))
 
 
 def test_a_task_described_anew_is_read_anew() -> None:
@@ -142,6 +152,12 @@ def test_a_task_described_anew_is_read_anew() -> None:
     assert not np.array_equal(after[0, : before.shape[1]], before[0])
     assert np.array_equal(after[1, : before.shape[1]], before[1])
     assert np.array_equal(after, features_of(catalogue.tasks).rows(np.arange(3)).toarray())
+
+
+def test_equal_lengths_are_kept_once() -> None:
+    texts = ("refund now", "cancel it", "pay 3 bills")
+    features = features_of([TaskSpec("shop", text, text=text) for text in texts])
+    assert features._lengths.shape[0] == 2
 
 
 def test_equal_sets_of_tools_are_kept_once() -> None:

@@ -257,7 +257,7 @@ class EnvSched:
         moments, index = self.predictor.moments, self.catalogue.index
         tasks = np.array([index[r.key] for r in results], dtype=np.int64)
         steps = np.array([r.step or 0 for r in results], dtype=np.int64)
-        np.add.at(self.visits, tasks, self.visit_clock.weight(steps[:, None])[:, 0])
+        np.add.at(self.visits, tasks, self.visit_clock.weight(steps)[0])
         scored = [r for r in results if r.rewards]
         asked = ((int(self.catalogue.env[index[r.key]]), r.env, r.rewards) for r in scored)
         for env, a, b in self.predictor.fit_ranges(asked):
