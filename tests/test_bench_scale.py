@@ -32,7 +32,7 @@ def test_results_are_keyed_and_show_calls_where_no_path_is_known():
 
 def test_costs_are_measured():
     cost = measure(ScalePlan(600, 12, batch_size=32, steps=2), "envsched")
-    assert cost.select_seconds_median > 0
+    assert 0 < cost.select_seconds_median < cost.ask_seconds_median  # the record takes time, too
     assert 0 < cost.observe_seconds_median < cost.graph_seconds
     assert cost.groups == 4 * 32
     assert cost.edges_within > 600

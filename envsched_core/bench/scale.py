@@ -7,7 +7,7 @@ trainer-side process.
 
     graph       register of the whole catalogue: indices, statistics, both relations
     ask         a step's decision with its record; what came in before is taken in apart, under observe
-    select      scoring every task and choosing, without the record
+    select      the same without the record: a step is begun, every task scored, the batch chosen
     observe     a batch of groups handed in and carried along the graph; what the scheduler puts off is done here
     register    1,000 more tasks on top
 """
@@ -29,9 +29,10 @@ import numpy as np
 from envsched_core.baselines import REFERENCES, expand, make_scheduler
 from envsched_core.config import config_from
 from envsched_core.errors import ConfigError
-from envsched_core.records import GroupResult, TaskSpec
+from envsched_core.recording import Recorder
+from envsched_core.records import Decision, GroupResult, TaskSpec
 from envsched_core.scheduler import EnvSched
-from envsched_core.selection import Batch
+from envsched_core.settled import Settled
 
 from .invented import invented_environment, invented_results, invented_tasks, role_patterns
 
@@ -127,7 +128,10 @@ def measure(plan: ScalePlan, name: str) -> Cost:
     scheduler = make_scheduler(name, config_from({**plan.settings, **own}))
     tasks = invented_tasks(plan.tasks, plan.environments, plan.seed)
     _, graph_seconds = _timed(lambda: scheduler.register(tasks))
-    times = [_step(scheduler, plan, step) for step in range(WARM + plan.steps)][WARM:]
+    record = scheduler.recorder = _TimedRecorder(
+        scheduler.catalogue, scheduler.ledger, scheduler.predictor, scheduler.config
+    )
+    times = [_step(scheduler, record, plan, step) for step in range(WARM + plan.steps)][WARM:]
     ask, select, observe = (np.median(column, axis=0).tolist() for column in zip(*times, strict=True))
     more = _more(plan)
     _, register_seconds = _timed(lambda: scheduler.register(more))
@@ -156,19 +160,29 @@ class Spent(NamedTuple):
     cpu: float
 
 
-def _step(scheduler: EnvSched, plan: ScalePlan, step: int) -> tuple[Spent, Spent, Spent]:
-    """Time of ask, of choosing alone, and of taking in the results."""
+class _TimedRecorder(Recorder):
+    """Knows how long it took. To choose again after an ask would tell less: what that ask worked out is still known."""
+
+    spent = Spent(0.0, 0.0)
+
+    def settle(self, *args: Any) -> Settled:
+        found, self.spent = _timed(lambda: super(_TimedRecorder, self).settle(*args))
+        return found
+
+    def decision(self, *args: Any, **facts: Any) -> Decision:
+        found, more = _timed(lambda: super(_TimedRecorder, self).decision(*args, **facts))
+        self.spent = Spent(self.spent.wall + more.wall, self.spent.cpu + more.cpu)
+        return found
+
+
+def _step(scheduler: EnvSched, record: _TimedRecorder, plan: ScalePlan, step: int) -> tuple[Spent, Spent, Spent]:
+    """Time of ask, of ask without its record, and of taking in the results."""
     decision, ask = _timed(lambda: scheduler.ask(plan.batch_size, step=step))
-    _, select = _timed(lambda: _choose(scheduler, plan.batch_size))
+    select = Spent(ask.wall - record.spent.wall, ask.cpu - record.spent.cpu)
     picks, catalogue = decision.picks, scheduler.catalogue
     specs = [catalogue.tasks[catalogue.index[pick.key]] for pick in picks]
     results = invented_results(picks, specs, step, scheduler.config.group_size)
     return ask, select, _timed(lambda: _observe(scheduler, results))[1]
-
-
-def _choose(scheduler: EnvSched, n: int) -> None:
-    """Another batch of the step, thrown away: nothing of the scheduler changes."""
-    Batch(scheduler._problem()).choose(n)
 
 
 def _observe(scheduler: EnvSched, results: list[GroupResult]) -> None:
