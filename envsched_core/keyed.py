@@ -10,10 +10,12 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from .fused import Fused
 from .passes import blocks
 
 __all__ = ["below", "gumbel", "mix", "mix_each", "name_hash", "unit"]
@@ -23,6 +25,9 @@ Hashes = NDArray[np.uint64]
 _STEP = np.uint64(0x9E3779B97F4A7C15)
 _FIRST = np.uint64(0xBF58476D1CE4E5B9)
 _SECOND = np.uint64(0x94D049BB133111EB)
+_SHIFTS = (np.uint64(30), np.uint64(27), np.uint64(31))
+_UNUSED = np.uint64(11)
+"""Bits of a hash that a float has no room for."""
 
 
 def name_hash(name: str) -> int:
@@ -36,18 +41,16 @@ def mix(hashes: Hashes, *keys: int) -> Hashes:
     plain = [np.uint64(key & 0xFFFFFFFFFFFFFFFF) for key in keys]
     for part in blocks(len(out)):
         for key in plain:
-            _stir(out[part], key)
+            out[part] = _stirred_once(out[part], key)
     return out
 
 
-def _stir(hashes: Hashes, key: np.uint64) -> None:
-    hashes ^= key
-    hashes += _STEP
-    hashes ^= hashes >> np.uint64(30)
-    hashes *= _FIRST
-    hashes ^= hashes >> np.uint64(27)
-    hashes *= _SECOND
-    hashes ^= hashes >> np.uint64(31)
+@Fused
+def _stirred_once(hashes: Hashes, key: np.uint64) -> Any:
+    out = (hashes ^ key) + _STEP
+    out = (out ^ (out >> _SHIFTS[0])) * _FIRST
+    out = (out ^ (out >> _SHIFTS[1])) * _SECOND
+    return out ^ (out >> _SHIFTS[2])
 
 
 def mix_each(hashes: Hashes, keys: NDArray[np.int64]) -> Hashes:
@@ -59,7 +62,7 @@ def unit(hashes: Hashes, *keys: int) -> NDArray[np.float64]:
     """Uniform numbers in [0, 1) [N], 53 bits each, of the hashes with `keys` stirred in."""
     out = np.empty(len(hashes))
     for part in blocks(len(out)):
-        _unit(_stirred(hashes[part], keys), out[part])
+        out[part] = _unit(_stirred(hashes[part], keys))
     return out
 
 
@@ -67,15 +70,16 @@ def _stirred(hashes: Hashes, keys: Sequence[int]) -> Hashes:
     return mix(hashes, *keys) if keys else hashes
 
 
-def _unit(hashes: Hashes, out: NDArray[np.float64]) -> None:
-    np.multiply(hashes >> np.uint64(11), 2.0**-53, out=out)
+@Fused
+def _unit(hashes: Hashes) -> Any:
+    return (hashes >> _UNUSED) * 2.0**-53
 
 
 def below(hashes: Hashes, share: float, *keys: int) -> NDArray[np.bool_]:
     """Whether `unit` of each hash [N], with `keys` stirred in, is below `share`, without the numbers."""
     out, most = np.empty(len(hashes), dtype=bool), np.uint64(math.ceil(share * 2.0**53))
     for part in blocks(len(out)):
-        np.less(_stirred(hashes[part], keys) >> np.uint64(11), most, out=out[part])
+        np.less(_stirred(hashes[part], keys) >> _UNUSED, most, out=out[part])
     return out
 
 
@@ -83,9 +87,7 @@ def gumbel(hashes: Hashes, *keys: int) -> NDArray[np.float64]:
     """Standard Gumbel numbers [N] of the hashes with `keys` stirred in."""
     out = np.empty(len(hashes))
     for part in blocks(len(out)):
-        some = out[part]
-        _unit(_stirred(hashes[part], keys), some)
-        np.maximum(some, 2.0**-53, out=some)  # 0 has no logarithm
+        some = np.maximum(_unit(_stirred(hashes[part], keys)), 2.0**-53, out=out[part])  # 0 has no logarithm
         for _ in range(2):
             np.negative(np.log(some, out=some), out=some)
     return out

@@ -7,18 +7,21 @@ memory is written for results only. Blocks change no value: every element is com
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from .fused import Fused
 
 __all__ = ["blocks", "places_in_groups", "ranks", "runs", "threshold", "top"]
 
 Floats = NDArray[np.float64]
 Indices = NDArray[np.int64]
 
-BLOCK = 1 << 13
+BLOCK = 1 << 15
 """Elements of a block; some dozen arrays of them fit into a core's own cache."""
-SAMPLE = 1 << 14
+SAMPLE = 1 << 12
 """Elements that a threshold is estimated from."""
 BUCKETS = 1 << 14
 """Classes of nearly equal values that ranks are counted by."""
@@ -69,15 +72,13 @@ def ranks(values: Floats, among: Floats) -> Indices:
         scale = 0.0
 
     def bucket_of(some: Floats) -> Indices:
-        out = some * scale
-        out += 1.0 - low * scale
-        return np.asarray(np.clip(out, 0.0, BUCKETS - 1.0, out=out), dtype=np.int64)
+        return np.asarray(_bucket(some, scale, 1.0 - low * scale), dtype=np.int64)
 
     of = bucket_of(values)
     wanted = np.zeros(BUCKETS, dtype=bool)
     wanted[of] = True
     count, near = np.zeros(BUCKETS, dtype=np.int64), []
-    for part in blocks(len(among), 4 * BLOCK):  # a block has a count of every bucket
+    for part in blocks(len(among)):  # a block has a count of every bucket
         bucket = bucket_of(among[part])
         count += np.bincount(bucket, minlength=BUCKETS)
         near.append(among[part][wanted[bucket]])
@@ -87,6 +88,11 @@ def ranks(values: Floats, among: Floats) -> Indices:
     higher = np.append(np.cumsum(np.where(wanted, count, 0)[::-1])[::-1], 0)
     beyond = len(sorted_near) - np.searchsorted(sorted_near, values, side="right")
     return np.asarray(1 + above[of] + beyond - higher[of + 1])
+
+
+@Fused
+def _bucket(value: Floats, scale: float, start: float) -> Any:
+    return np.minimum(np.maximum(value * scale + start, 0.0), BUCKETS - 1.0)
 
 
 def places_in_groups(groups: Indices) -> Indices:

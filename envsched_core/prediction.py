@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from functools import reduce
-from operator import mul
-from typing import NamedTuple
+from functools import cache
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import special
 
+from .fused import Fused
 from .moments import Floats
 
 __all__ = ["Prediction", "beta_binomial"]
@@ -41,7 +41,7 @@ class Prediction(NamedTuple):
     @property
     def variance(self) -> Floats:
         """Expected within-task reward variance [M], in [0, 1/4]: phi E[p (1 - p)] under Beta(a, n - a)."""
-        return self.phi * self._product()
+        return np.asarray(self.phi * _product(self.a, self.n))
 
     @property
     def sd(self) -> Floats:
@@ -53,13 +53,8 @@ class Prediction(NamedTuple):
 
         E[(pq)^2] = E[pq] (a + 1) (b + 1) / ((n + 2) (n + 3)), and (a + 1) (b + 1) = a b + n + 1.
         """
-        n, first = self.n, self._product()
-        second = (self.a * (n - self.a) + (n + 1.0)) / ((n + 2.0) * (n + 3.0))
-        return self.phi * first, self.phi * np.sqrt(np.maximum(first * (second - first), 0.0))
-
-    def _product(self) -> Floats:
-        """E[p (1 - p)] [M]."""
-        return self.a * (self.n - self.a) / (self.n * (self.n + 1.0))
+        first = _product(self.a, self.n)
+        return self.phi * first, _sd(self.a, self.n, self.phi, first)
 
     def interval(self, level: float = 0.9) -> tuple[Floats, Floats]:
         """Central interval of the mean [M], [M] by Beta quantiles."""
@@ -72,32 +67,58 @@ class Prediction(NamedTuple):
 
         The second factor is exact for binary rewards; the first corrects it by what the environment showed.
         """
-        mixed = np.maximum(1.0 - _run_chances(self.a, self.n, group_size), 0.0)
+        if group_size <= MOST_FACTORS:
+            return np.asarray(_usable(group_size)(self.a, self.n, self.mixing))
+        a, b = self.a, self.n - self.a
+        ups, downs = special.betaln(a + group_size, b), special.betaln(a, b + group_size)
+        base = special.betaln(a, b)
+        mixed = np.maximum(1.0 - (np.exp(ups - base) + np.exp(downs - base)), 0.0)
         return np.minimum(self.mixing * mixed, 1.0)
 
 
-def _run_chances(a: Floats, n: Floats, size: int) -> Floats:
-    """B(a + size, b) / B(a, b) + B(a, b + size) / B(a, b), b = n - a: the chance that `size` rollouts are all alike.
+@Fused
+def _product(a: Floats, n: Floats) -> Any:
+    """E[p (1 - p)]."""
+    return a * (n - a) / (n * (n + 1.0))
 
-    The first is the product of (a + k) / (n + k) over k < size. Two factors from its ends are one:
+
+@Fused
+def _sd(a: Floats, n: Floats, phi: Floats, first: Floats) -> Any:
+    """Standard deviation of p (1 - p), whose expectation is `first`, times phi."""
+    second = (a * (n - a) + (n + 1.0)) / ((n + 2.0) * (n + 3.0))
+    return phi * np.sqrt(np.maximum(first * (second - first), 0.0))
+
+
+@cache
+def _usable(size: int) -> Fused:
+    """`mixing` times the chance that `size` rollouts are not all alike, for a size that is known: its loops unroll.
+
+    B(a + size, b) / B(a, b) is the product of (a + k) / (n + k) over k < size. Two factors from its ends are one:
     (a + k) (a + size - 1 - k) = a (a + size - 1) + k (size - 1 - k), and PAIRS of them are divided at once.
     """
-    b, last = n - a, size - 1.0
-    if size > MOST_FACTORS:
-        base = special.betaln(a, b)
-        return np.asarray(np.exp(special.betaln(a + size, b) - base) + np.exp(special.betaln(a, b + size) - base))
-    ups, downs = [], []
-    if size % 2:
-        middle = n + last / 2.0
-        ups.append((a + last / 2.0) / middle)
-        downs.append((b + last / 2.0) / middle)
-    ends = [c * (c + last) for c in (a, b, n)]
-    for first in range(0, size // 2, PAIRS):
-        pairs = range(first, min(first + PAIRS, size // 2))
-        x, y, z = (reduce(mul, (end + k * (last - k) if k else end for k in pairs)) for end in ends)
-        ups.append(x / z)
-        downs.append(y / z)
-    return np.asarray(reduce(mul, ups) + reduce(mul, downs))
+    last, half, odd = size - 1.0, size // 2, size % 2
+
+    @Fused
+    def formula(a: Floats, n: Floats, mixing: Floats) -> Any:
+        b = n - a
+        ups: Any = 1.0
+        downs: Any = 1.0
+        if odd:
+            middle = n + last / 2.0
+            ups, downs = (a + last / 2.0) / middle, (b + last / 2.0) / middle
+        ends_a, ends_b, ends_n = a * (a + last), b * (b + last), n * (n + last)
+        for start in range(0, half, PAIRS):
+            x, y, z = ends_a, ends_b, ends_n
+            if start:
+                more = start * (last - start)
+                x, y, z = ends_a + more, ends_b + more, ends_n + more
+            for k in range(start + 1, min(start + PAIRS, half)):
+                more = k * (last - k)
+                x, y, z = x * (ends_a + more), y * (ends_b + more), z * (ends_n + more)
+            ups, downs = ups * (x / z), downs * (y / z)
+        return np.minimum(mixing * np.maximum(1.0 - (ups + downs), 0.0), 1.0)
+
+    return formula
 
 
 def beta_binomial(a: Floats, n: Floats, success: Floats, failure: Floats) -> Floats:

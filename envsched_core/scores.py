@@ -16,10 +16,12 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from .fused import Fused
 from .passes import blocks
 from .problem import Floats, Indices, Problem
 
@@ -91,11 +93,7 @@ class Scores:
     def keys(self, gains: Floats, at: slice | Indices = EVERY) -> Floats:
         """Scores of tasks with these gains: drawn, rounded, ties broken."""
         p = self.problem
-        scores = gains if p.factor is None else np.maximum(gains, FLOOR) * p.factor[at]
-        scores = np.rint(np.multiply(scores, DIGITS))
-        scores /= DIGITS
-        scores += TIE * p.tie[at]
-        return scores
+        return np.asarray(_key(gains if p.factor is None else _drawn(gains, p.factor[at]), p.tie[at]))
 
     def scores(self) -> Floats:
         """Score [N] of each task against the batch as it stands."""
@@ -205,6 +203,16 @@ class Scores:
         for other, loss in zip(others[start:end].tolist(), losses[start:end].tolist()):  # noqa: B905  # as hot
             total = get(other, 0.0) + sign * loss
             penalty[other] = total if total > 0.0 else 0.0
+
+
+@Fused
+def _drawn(gain: Floats, factor: Floats) -> Any:
+    return np.maximum(gain, FLOOR) * factor
+
+
+@Fused
+def _key(score: Floats, tie: Floats) -> Any:
+    return np.rint(score * DIGITS) / DIGITS + TIE * tie
 
 
 def _as_dicts(names: Sequence[str], rows: Floats) -> list[dict[str, float]]:

@@ -18,8 +18,19 @@ CORE = ROOT / "envsched_core"
 DASHBOARD = ROOT / "dashboard"
 
 LAYERS = [
-    *("errors", "limits", "outgoing", "records", "config", "passes", "keyed", "catalogue", "moments", "similarity"),
-    *("graph", "features", "regression", "prediction", "propagation", "costs", "predictor", "evidence", "ledger"),
+    *("errors", "limits", "outgoing", "records", "config", "fused", "passes", "keyed", "catalogue", "moments"),
+    *(
+        "similarity",
+        "graph",
+        "features",
+        "regression",
+        "prediction",
+        "propagation",
+        "costs",
+        "predictor",
+        "evidence",
+        "ledger",
+    ),
     *("problem", "placebo", "scores", "selection", "settled", "recording", "explanation", "scheduler", "baselines"),
     *("evaluate", "store", "replay", "live"),
     *("importers", "adapters", "testbed", "shadow", "bench", "views", "cli"),
@@ -30,7 +41,7 @@ TOUCH_FILES = {"store", "importers", "shadow", "bench", "views", "cli"}
 PURE = set(LAYERS[: LAYERS.index("live")]) - {"store"}
 """No clock, thread, network or unseeded randomness: the same calls give the same decisions."""
 
-HEAVY = {"duckdb", "pandas", "pyarrow", "sklearn"}
+HEAVY = {"duckdb", "numba", "pandas", "pyarrow", "sklearn"}
 """May be imported inside functions, so that `import envsched_core` stays light."""
 
 core_files = sorted(CORE.rglob("*.py"))

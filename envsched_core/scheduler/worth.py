@@ -11,7 +11,7 @@ from envsched_core.config import Config
 from envsched_core.costs import ExpectedCost
 from envsched_core.graph import DualRelationGraph
 from envsched_core.moments import Floats
-from envsched_core.passes import BLOCK, blocks
+from envsched_core.passes import blocks
 from envsched_core.predictor import Prediction
 from envsched_core.problem import Cells
 
@@ -78,7 +78,7 @@ def _values(
     """Sum of these terms [N], times the cost `factor`; and which of them are not 0 for every task."""
     names: set[str] = set()
     value = np.zeros(n)
-    for part in blocks(n, 4 * BLOCK):  # each block looks at every environment once
+    for part in blocks(n):  # each block looks at every environment once
         some = value[part]
         for name, term in _parts(config, told(part)):
             some += term

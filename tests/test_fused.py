@@ -1,0 +1,117 @@
+"""Formulas: a compiled loop gives what NumPy gives, to the last bit, and without numba nothing is missing."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from importlib.util import find_spec
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scheduler_checks import drive, encoded, invented_tasks
+
+import envsched_core.keyed
+import envsched_core.passes
+import envsched_core.prediction
+import envsched_core.scores
+from envsched_core.baselines import make_scheduler
+from envsched_core.config import Config
+from envsched_core.fused import LONG, Fused, _compiler
+
+needs_numba = pytest.mark.skipif(find_spec("numba") is None, reason="numba is not installed")
+
+MODULES = (envsched_core.keyed, envsched_core.passes, envsched_core.prediction, envsched_core.scores)
+FORMULAS = {
+    formula.formula.__name__: formula
+    for module in MODULES
+    for formula in vars(module).values()
+    if isinstance(formula, Fused)
+} | {f"usable_{size}": envsched_core.prediction._usable(size) for size in (1, 2, 3, 8, 9, 10, 33, 64)}
+SPECIAL = np.array([0.0, 1e-300, 1e-12, 1e-9, 0.5, 1.0, 1.0 + 2.0**-52, 3.0, 1e6, 1e12])
+
+
+def compiled(formula: Fused) -> Any:
+    """Its loop, whatever the length; numba keeps what it once compiled."""
+    formula._loop = formula._loop or _compiler()(formula.formula)
+    return formula._loop
+
+
+def arguments(name: str, rng: np.random.Generator, n: int) -> list[Any]:
+    """Arrays of ordinary and of extreme numbers, such as the formula is given."""
+
+    def numbers(top: float = 1e9) -> np.ndarray:
+        drawn = np.where(rng.random(n) < 0.5, rng.random(n), 10.0 ** rng.uniform(-12, 9, n))
+        return np.minimum(np.where(rng.random(n) < 0.2, rng.choice(SPECIAL, n), drawn), top)
+
+    if name in ("_stirred_once", "_unit"):
+        hashes = rng.integers(0, 2**64, n, dtype=np.uint64)
+        return [hashes, np.uint64(rng.integers(0, 2**64, dtype=np.uint64))][: 2 if name == "_stirred_once" else 1]
+    if name == "_bucket":
+        values = np.where(rng.random(n) < 0.1, -np.inf, numbers() - 3.0)
+        return [values, float(rng.random() + 1e-9), float(rng.normal())]
+    if name == "_drawn":
+        return [numbers() - 0.5, numbers()]
+    if name == "_key":
+        return [numbers() - 0.5, rng.random(n)]
+    a = numbers() + 1e-9
+    total = a + numbers() + 1e-9
+    share = rng.random(n)
+    return {"_product": [a, total], "_sd": [a, total, share, a * (total - a) / (total * (total + 1.0))]}.get(
+        name, [a, total, 2.0 * share]
+    )
+
+
+@needs_numba
+@pytest.mark.parametrize("name", FORMULAS)
+@given(seed=st.integers(0, 2**32), n=st.integers(1, 50))
+@settings(max_examples=40, deadline=None)  # the first example waits for the compiler
+def test_a_compiled_loop_gives_the_same_bits(name: str, seed: int, n: int) -> None:
+    given_ = arguments(name, np.random.default_rng(seed), n)
+    plain, loop = FORMULAS[name].formula(*given_), compiled(FORMULAS[name])(*given_)
+    assert plain.dtype == loop.dtype
+    assert plain.tobytes() == loop.tobytes()
+
+
+@pytest.fixture
+def no_numba(monkeypatch) -> Iterator[None]:
+    monkeypatch.setitem(sys.modules, "numba", None)
+    _compiler.cache_clear()
+    yield
+    _compiler.cache_clear()
+
+
+def test_without_numba_the_formula_stays(no_numba) -> None:
+    @Fused
+    def twice(x: Any) -> Any:
+        return x * 2.0
+
+    assert np.array_equal(twice(np.ones(LONG)), np.full(LONG, 2.0))
+    assert twice._loop is twice.formula
+
+
+@needs_numba
+def test_short_arrays_never_wait_for_a_compiler() -> None:
+    @Fused
+    def twice(x: Any) -> Any:
+        return x * 2.0
+
+    twice(np.ones(LONG - 1))
+    assert twice._loop is None
+    twice(np.ones(LONG))
+    assert twice._loop is not None
+
+
+@needs_numba
+@pytest.mark.parametrize("name", ["envsched", "mopps", "dapo"])
+def test_decisions_do_not_depend_on_numba(name: str, monkeypatch) -> None:
+    def decided() -> list[bytes]:
+        scheduler = make_scheduler(name, Config(batch_size=8, group_size=8))
+        scheduler.register(invented_tasks())
+        return encoded(drive(scheduler, 4))
+
+    plain = decided()
+    monkeypatch.setattr("envsched_core.fused.LONG", 1)
+    assert decided() == plain
