@@ -11,8 +11,8 @@ The house, top to bottom; each module imports only from those above it (tests/te
 
     errors, limits, outgoing  what can go wrong; what is too much to read; texts made safe for CSV and terminals
     records, config           the facts that pass between modules; every knob
-    fused                     formulas over long arrays, one compiled loop each where numba is installed
     passes                    sums, ranks and the largest of N numbers, block by block
+    fused                     formulas over long arrays, one compiled loop each where numba is installed
     keyed, catalogue          draws that are hashes of what they are for; tasks and their indices
     moments                   what was seen: discounted counts and sums per task and environment
     similarity, graph         what tasks have in common; the two relations between them

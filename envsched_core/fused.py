@@ -15,6 +15,8 @@ from typing import Any, cast
 
 import numpy as np
 
+from .passes import blocks
+
 __all__ = ["LONG", "Fused"]
 
 LONG = 1 << 14
@@ -31,7 +33,7 @@ class Fused:
 
     def __call__(self, first: np.ndarray[Any, Any], *others: Any) -> Any:
         """Element by element; a new array."""
-        if first.size < LONG:
+        if len(first) < LONG:
             return self.formula(first, *others)
         if self._loop is None:
             self._loop = _compiler()(self.formula)
@@ -40,9 +42,22 @@ class Fused:
 
 @cache
 def _compiler() -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """What makes a loop of a formula; without numba, or with one that does not fit this NumPy, the formula stays."""
+    """What makes a loop of a formula: numba, or blocks where it is not there or does not fit this NumPy."""
     try:
         import numba
     except ImportError:
-        return lambda formula: formula
+        return _in_blocks
     return cast("Callable[[Callable[..., Any]], Callable[..., Any]]", numba.vectorize)
+
+
+def _in_blocks(formula: Callable[..., Any]) -> Callable[..., Any]:
+    """The formula block by block, so that what it makes on its way stays in the cache."""
+
+    def loop(*arguments: Any) -> Any:
+        found = [
+            formula(*(some[part] if isinstance(some, np.ndarray) else some for some in arguments))
+            for part in blocks(len(arguments[0]))
+        ]
+        return np.concatenate(found) if len(found) > 1 else found[0]
+
+    return loop

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -36,17 +35,15 @@ def name_hash(name: str) -> int:
 
 
 def mix(hashes: Hashes, *keys: int) -> Hashes:
-    """Stir integer keys into 64-bit hashes [N]; a new array."""
-    out = np.atleast_1d(hashes).copy()
-    plain = [np.uint64(key & 0xFFFFFFFFFFFFFFFF) for key in keys]
-    for part in blocks(len(out)):
-        for key in plain:
-            out[part] = _stirred_once(out[part], key)
+    """Stir integer keys into 64-bit hashes [N]; a new array where there is a key."""
+    out = np.atleast_1d(hashes)
+    for key in keys:
+        out = _stirred(out, np.uint64(key & 0xFFFFFFFFFFFFFFFF))
     return out
 
 
 @Fused
-def _stirred_once(hashes: Hashes, key: np.uint64) -> Any:
+def _stirred(hashes: Hashes, key: np.uint64) -> Any:
     out = (hashes ^ key) + _STEP
     out = (out ^ (out >> _SHIFTS[0])) * _FIRST
     out = (out ^ (out >> _SHIFTS[1])) * _SECOND
@@ -60,14 +57,7 @@ def mix_each(hashes: Hashes, keys: NDArray[np.int64]) -> Hashes:
 
 def unit(hashes: Hashes, *keys: int) -> NDArray[np.float64]:
     """Uniform numbers in [0, 1) [N], 53 bits each, of the hashes with `keys` stirred in."""
-    out = np.empty(len(hashes))
-    for part in blocks(len(out)):
-        out[part] = _unit(_stirred(hashes[part], keys))
-    return out
-
-
-def _stirred(hashes: Hashes, keys: Sequence[int]) -> Hashes:
-    return mix(hashes, *keys) if keys else hashes
+    return np.asarray(_unit(mix(hashes, *keys)))
 
 
 @Fused
@@ -77,17 +67,19 @@ def _unit(hashes: Hashes) -> Any:
 
 def below(hashes: Hashes, share: float, *keys: int) -> NDArray[np.bool_]:
     """Whether `unit` of each hash [N], with `keys` stirred in, is below `share`, without the numbers."""
-    out, most = np.empty(len(hashes), dtype=bool), np.uint64(math.ceil(share * 2.0**53))
-    for part in blocks(len(out)):
-        np.less(_stirred(hashes[part], keys) >> _UNUSED, most, out=out[part])
-    return out
+    return np.asarray(_below(mix(hashes, *keys), np.uint64(math.ceil(share * 2.0**53))))
+
+
+@Fused
+def _below(hashes: Hashes, most: np.uint64) -> Any:
+    return (hashes >> _UNUSED) < most
 
 
 def gumbel(hashes: Hashes, *keys: int) -> NDArray[np.float64]:
     """Standard Gumbel numbers [N] of the hashes with `keys` stirred in."""
-    out = np.empty(len(hashes))
+    out = np.maximum(unit(hashes, *keys), 2.0**-53)  # 0 has no logarithm
     for part in blocks(len(out)):
-        some = np.maximum(_unit(_stirred(hashes[part], keys)), 2.0**-53, out=out[part])  # 0 has no logarithm
+        some = out[part]
         for _ in range(2):
             np.negative(np.log(some, out=some), out=some)
     return out

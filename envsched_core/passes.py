@@ -7,12 +7,9 @@ memory is written for results only. Blocks change no value: every element is com
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-
-from .fused import Fused
 
 __all__ = ["blocks", "places_in_groups", "ranks", "runs", "threshold", "top"]
 
@@ -72,7 +69,9 @@ def ranks(values: Floats, among: Floats) -> Indices:
         scale = 0.0
 
     def bucket_of(some: Floats) -> Indices:
-        return np.asarray(_bucket(some, scale, 1.0 - low * scale), dtype=np.int64)
+        out = some * scale
+        out += 1.0 - low * scale
+        return np.asarray(np.clip(out, 0.0, BUCKETS - 1.0, out=out), dtype=np.int64)
 
     of = bucket_of(values)
     wanted = np.zeros(BUCKETS, dtype=bool)
@@ -88,11 +87,6 @@ def ranks(values: Floats, among: Floats) -> Indices:
     higher = np.append(np.cumsum(np.where(wanted, count, 0)[::-1])[::-1], 0)
     beyond = len(sorted_near) - np.searchsorted(sorted_near, values, side="right")
     return np.asarray(1 + above[of] + beyond - higher[of + 1])
-
-
-@Fused
-def _bucket(value: Floats, scale: float, start: float) -> Any:
-    return np.minimum(np.maximum(value * scale + start, 0.0), BUCKETS - 1.0)
 
 
 def places_in_groups(groups: Indices) -> Indices:

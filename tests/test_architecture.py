@@ -18,7 +18,7 @@ CORE = ROOT / "envsched_core"
 DASHBOARD = ROOT / "dashboard"
 
 LAYERS = [
-    *("errors", "limits", "outgoing", "records", "config", "fused", "passes", "keyed", "catalogue", "moments"),
+    *("errors", "limits", "outgoing", "records", "config", "passes", "fused", "keyed", "catalogue", "moments"),
     *(
         "similarity",
         "graph",

@@ -14,16 +14,16 @@ from hypothesis import strategies as st
 from scheduler_checks import drive, encoded, invented_tasks
 
 import envsched_core.keyed
-import envsched_core.passes
 import envsched_core.prediction
 import envsched_core.scores
 from envsched_core.baselines import make_scheduler
 from envsched_core.config import Config
 from envsched_core.fused import LONG, Fused, _compiler
+from envsched_core.passes import BLOCK
 
 needs_numba = pytest.mark.skipif(find_spec("numba") is None, reason="numba is not installed")
 
-MODULES = (envsched_core.keyed, envsched_core.passes, envsched_core.prediction, envsched_core.scores)
+MODULES = (envsched_core.keyed, envsched_core.prediction, envsched_core.scores)
 FORMULAS = {
     formula.formula.__name__: formula
     for module in MODULES
@@ -46,12 +46,10 @@ def arguments(name: str, rng: np.random.Generator, n: int) -> list[Any]:
         drawn = np.where(rng.random(n) < 0.5, rng.random(n), 10.0 ** rng.uniform(-12, 9, n))
         return np.minimum(np.where(rng.random(n) < 0.2, rng.choice(SPECIAL, n), drawn), top)
 
-    if name in ("_stirred_once", "_unit"):
+    if name in ("_stirred", "_unit", "_below"):
         hashes = rng.integers(0, 2**64, n, dtype=np.uint64)
-        return [hashes, np.uint64(rng.integers(0, 2**64, dtype=np.uint64))][: 2 if name == "_stirred_once" else 1]
-    if name == "_bucket":
-        values = np.where(rng.random(n) < 0.1, -np.inf, numbers() - 3.0)
-        return [values, float(rng.random() + 1e-9), float(rng.normal())]
+        key = np.uint64(rng.integers(0, 2**64 if name == "_stirred" else 2**53, dtype=np.uint64))
+        return [hashes] if name == "_unit" else [hashes, key]
     if name == "_drawn":
         return [numbers() - 0.5, numbers()]
     if name == "_key":
@@ -83,13 +81,13 @@ def no_numba(monkeypatch) -> Iterator[None]:
     _compiler.cache_clear()
 
 
-def test_without_numba_the_formula_stays(no_numba) -> None:
+def test_without_numba_long_arrays_go_by_blocks(no_numba) -> None:
     @Fused
     def twice(x: Any) -> Any:
         return x * 2.0
 
-    assert np.array_equal(twice(np.ones(LONG)), np.full(LONG, 2.0))
-    assert twice._loop is twice.formula
+    long = np.arange(3.0 * BLOCK + 5)
+    assert np.array_equal(twice(long), 2.0 * long)
 
 
 @needs_numba
