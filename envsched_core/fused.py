@@ -17,7 +17,7 @@ import numpy as np
 
 from .passes import blocks
 
-__all__ = ["LONG", "Fused"]
+__all__ = ["LONG", "Fused", "compiles"]
 
 LONG = 1 << 14
 """Elements from which a compiled loop is used: with fewer, a second for the compiler is never earned back."""
@@ -38,6 +38,11 @@ class Fused:
         if self._loop is None:
             self._loop = _compiler()(self.formula)
         return self._loop(first, *others)
+
+
+def compiles() -> bool:
+    """Whether long arrays go through compiled loops here."""
+    return _compiler() is not _in_blocks
 
 
 @cache

@@ -18,7 +18,7 @@ import envsched_core.prediction
 import envsched_core.scores
 from envsched_core.baselines import make_scheduler
 from envsched_core.config import Config
-from envsched_core.fused import LONG, Fused, _compiler
+from envsched_core.fused import LONG, Fused, _compiler, compiles
 from envsched_core.passes import BLOCK
 
 needs_numba = pytest.mark.skipif(find_spec("numba") is None, reason="numba is not installed")
@@ -88,6 +88,7 @@ def test_without_numba_long_arrays_go_by_blocks(no_numba) -> None:
 
     long = np.arange(3.0 * BLOCK + 5)
     assert np.array_equal(twice(long), 2.0 * long)
+    assert not compiles()
 
 
 @needs_numba
@@ -98,7 +99,8 @@ def test_short_arrays_never_wait_for_a_compiler() -> None:
 
     twice(np.ones(LONG - 1))
     assert twice._loop is None
-    twice(np.ones(LONG))
+    assert compiles()
+    assert np.array_equal(twice(np.ones(LONG)), np.full(LONG, 2.0))
     assert twice._loop is not None
 
 
