@@ -24,7 +24,7 @@ Hashes = NDArray[np.uint64]
 _STEP = np.uint64(0x9E3779B97F4A7C15)
 _FIRST = np.uint64(0xBF58476D1CE4E5B9)
 _SECOND = np.uint64(0x94D049BB133111EB)
-_SHIFTS = (np.uint64(30), np.uint64(27), np.uint64(31))
+_BY_30, _BY_27, _BY_31 = np.uint64(30), np.uint64(27), np.uint64(31)
 _UNUSED = np.uint64(11)
 """Bits of a hash that a float has no room for."""
 
@@ -35,19 +35,21 @@ def name_hash(name: str) -> int:
 
 
 def mix(hashes: Hashes, *keys: int) -> Hashes:
-    """Stir integer keys into 64-bit hashes [N]; a new array where there is a key."""
-    out = np.atleast_1d(hashes)
-    for key in keys:
-        out = _stirred(out, np.uint64(key & 0xFFFFFFFFFFFFFFFF))
+    """Stir integer keys into 64-bit hashes [N]; a new array."""
+    out = np.array(hashes, ndmin=1)
+    plain = [np.uint64(key & 0xFFFFFFFFFFFFFFFF) for key in keys]
+    for part in blocks(len(out)):
+        for key in plain:
+            out[part] = _stirred(out[part], key)
     return out
 
 
 @Fused
 def _stirred(hashes: Hashes, key: np.uint64) -> Any:
     out = (hashes ^ key) + _STEP
-    out = (out ^ (out >> _SHIFTS[0])) * _FIRST
-    out = (out ^ (out >> _SHIFTS[1])) * _SECOND
-    return out ^ (out >> _SHIFTS[2])
+    out = (out ^ (out >> _BY_30)) * _FIRST
+    out = (out ^ (out >> _BY_27)) * _SECOND
+    return out ^ (out >> _BY_31)
 
 
 def mix_each(hashes: Hashes, keys: NDArray[np.int64]) -> Hashes:
@@ -57,7 +59,10 @@ def mix_each(hashes: Hashes, keys: NDArray[np.int64]) -> Hashes:
 
 def unit(hashes: Hashes, *keys: int) -> NDArray[np.float64]:
     """Uniform numbers in [0, 1) [N], 53 bits each, of the hashes with `keys` stirred in."""
-    return np.asarray(_unit(mix(hashes, *keys)))
+    out = np.empty(len(hashes))
+    for part in blocks(len(out)):
+        out[part] = _unit(mix(hashes[part], *keys))
+    return out
 
 
 @Fused
@@ -67,7 +72,10 @@ def _unit(hashes: Hashes) -> Any:
 
 def below(hashes: Hashes, share: float, *keys: int) -> NDArray[np.bool_]:
     """Whether `unit` of each hash [N], with `keys` stirred in, is below `share`, without the numbers."""
-    return np.asarray(_below(mix(hashes, *keys), np.uint64(math.ceil(share * 2.0**53))))
+    out, most = np.empty(len(hashes), dtype=bool), np.uint64(math.ceil(share * 2.0**53))
+    for part in blocks(len(out)):
+        out[part] = _below(mix(hashes[part], *keys), most)
+    return out
 
 
 @Fused
@@ -77,9 +85,9 @@ def _below(hashes: Hashes, most: np.uint64) -> Any:
 
 def gumbel(hashes: Hashes, *keys: int) -> NDArray[np.float64]:
     """Standard Gumbel numbers [N] of the hashes with `keys` stirred in."""
-    out = np.maximum(unit(hashes, *keys), 2.0**-53)  # 0 has no logarithm
+    out = unit(hashes, *keys)
     for part in blocks(len(out)):
-        some = out[part]
+        some = np.maximum(out[part], 2.0**-53, out=out[part])  # 0 has no logarithm
         for _ in range(2):
             np.negative(np.log(some, out=some), out=some)
     return out

@@ -17,7 +17,7 @@ Floats = NDArray[np.float64]
 Indices = NDArray[np.int64]
 
 BLOCK = 1 << 15
-"""Elements of a block; some dozen arrays of them fit into a core's own cache."""
+"""Elements of a block: a quarter of a megabyte of floats, so that what a formula makes on its way stays in a cache."""
 SAMPLE = 1 << 12
 """Elements that a threshold is estimated from."""
 BUCKETS = 1 << 14

@@ -68,12 +68,12 @@ class Prediction(NamedTuple):
         The second factor is exact for binary rewards; the first corrects it by what the environment showed.
         """
         if group_size <= MOST_FACTORS:
-            return np.asarray(_usable(group_size)(self.a, self.n, self.mixing))
-        a, b = self.a, self.n - self.a
-        ups, downs = special.betaln(a + group_size, b), special.betaln(a, b + group_size)
-        base = special.betaln(a, b)
-        mixed = np.maximum(1.0 - (np.exp(ups - base) + np.exp(downs - base)), 0.0)
-        return np.minimum(self.mixing * mixed, 1.0)
+            alike = _alike(group_size)(self.a, self.n)
+        else:
+            a, b = self.a, self.n - self.a
+            base = special.betaln(a, b)
+            alike = np.exp(special.betaln(a + group_size, b) - base) + np.exp(special.betaln(a, b + group_size) - base)
+        return np.asarray(_usable(alike, self.mixing))
 
 
 @Fused
@@ -89,17 +89,23 @@ def _sd(a: Floats, n: Floats, phi: Floats, first: Floats) -> Any:
     return phi * np.sqrt(np.maximum(first * (second - first), 0.0))
 
 
-@cache
-def _usable(size: int) -> Fused:
-    """`mixing` times the chance that `size` rollouts are not all alike, for a size that is known: its loops unroll.
+@Fused
+def _usable(alike: Floats, mixing: Floats) -> Any:
+    return np.minimum(mixing * np.maximum(1.0 - alike, 0.0), 1.0)
 
-    B(a + size, b) / B(a, b) is the product of (a + k) / (n + k) over k < size. Two factors from its ends are one:
+
+@cache
+def _alike(size: int) -> Fused:
+    """Chance that `size` rollouts are all alike, B(a + size, b) / B(a, b) + B(a, b + size) / B(a, b) with b = n - a.
+
+    The first is the product of (a + k) / (n + k) over k < size. Two factors from its ends are one:
     (a + k) (a + size - 1 - k) = a (a + size - 1) + k (size - 1 - k), and PAIRS of them are divided at once.
+    Each size has a formula of its own: only where a compiler knows how long they are are its inner loops cheap.
     """
     last, half, odd = size - 1.0, size // 2, size % 2
 
     @Fused
-    def formula(a: Floats, n: Floats, mixing: Floats) -> Any:
+    def formula(a: Floats, n: Floats) -> Any:
         b = n - a
         ups: Any = 1.0
         downs: Any = 1.0
@@ -112,11 +118,12 @@ def _usable(size: int) -> Fused:
             if start:
                 more = start * (last - start)
                 x, y, z = ends_a + more, ends_b + more, ends_n + more
-            for k in range(start + 1, min(start + PAIRS, half)):
-                more = k * (last - k)
-                x, y, z = x * (ends_a + more), y * (ends_b + more), z * (ends_n + more)
+            for k in range(start + 1, start + PAIRS):
+                if k < half:
+                    more = k * (last - k)
+                    x, y, z = x * (ends_a + more), y * (ends_b + more), z * (ends_n + more)
             ups, downs = ups * (x / z), downs * (y / z)
-        return np.minimum(mixing * np.maximum(1.0 - (ups + downs), 0.0), 1.0)
+        return ups + downs
 
     return formula
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from importlib.util import find_spec
+from threading import Barrier
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -18,7 +20,7 @@ import envsched_core.prediction
 import envsched_core.scores
 from envsched_core.baselines import make_scheduler
 from envsched_core.config import Config
-from envsched_core.fused import LONG, Fused, _compiler, compiles
+from envsched_core.fused import LONG, Fused, _compiled, _numba, compiles
 from envsched_core.passes import BLOCK
 
 needs_numba = pytest.mark.skipif(find_spec("numba") is None, reason="numba is not installed")
@@ -29,14 +31,8 @@ FORMULAS = {
     for module in MODULES
     for formula in vars(module).values()
     if isinstance(formula, Fused)
-} | {f"usable_{size}": envsched_core.prediction._usable(size) for size in (1, 2, 3, 8, 9, 10, 33, 64)}
-SPECIAL = np.array([0.0, 1e-300, 1e-12, 1e-9, 0.5, 1.0, 1.0 + 2.0**-52, 3.0, 1e6, 1e12])
-
-
-def compiled(formula: Fused) -> Any:
-    """Its loop, whatever the length; numba keeps what it once compiled."""
-    formula._loop = formula._loop or _compiler()(formula.formula)
-    return formula._loop
+} | {f"alike_{size}": envsched_core.prediction._alike(size) for size in (1, 2, 3, 8, 9, 10, 33, 64)}
+SPECIAL = np.array([0.0, -0.0, 1e-300, 1e-12, 1e-9, 0.5, 1.0, 1.0 + 2.0**-52, 3.0, 1e6, 1e12])
 
 
 def arguments(name: str, rng: np.random.Generator, n: int) -> list[Any]:
@@ -50,16 +46,14 @@ def arguments(name: str, rng: np.random.Generator, n: int) -> list[Any]:
         hashes = rng.integers(0, 2**64, n, dtype=np.uint64)
         key = np.uint64(rng.integers(0, 2**64 if name == "_stirred" else 2**53, dtype=np.uint64))
         return [hashes] if name == "_unit" else [hashes, key]
-    if name == "_drawn":
-        return [numbers() - 0.5, numbers()]
-    if name == "_key":
-        return [numbers() - 0.5, rng.random(n)]
     a = numbers() + 1e-9
-    total = a + numbers() + 1e-9
-    share = rng.random(n)
-    return {"_product": [a, total], "_sd": [a, total, share, a * (total - a) / (total * (total + 1.0))]}.get(
-        name, [a, total, 2.0 * share]
-    )
+    total, share = a + numbers() + 1e-9, rng.random(n)
+    return {
+        "_drawn": [numbers() - 0.5, numbers()],
+        "_key": [numbers() - 0.5, share],
+        "_usable": [2.0 * share, numbers()],
+        "_sd": [a, total, share, a * (total - a) / (total * (total + 1.0))],
+    }.get(name, [a, total])
 
 
 @needs_numba
@@ -67,41 +61,55 @@ def arguments(name: str, rng: np.random.Generator, n: int) -> list[Any]:
 @given(seed=st.integers(0, 2**32), n=st.integers(1, 50))
 @settings(max_examples=40, deadline=None)  # the first example waits for the compiler
 def test_a_compiled_loop_gives_the_same_bits(name: str, seed: int, n: int) -> None:
-    given_ = arguments(name, np.random.default_rng(seed), n)
-    plain, loop = FORMULAS[name].formula(*given_), compiled(FORMULAS[name])(*given_)
+    formula, drawn = FORMULAS[name], arguments(name, np.random.default_rng(seed), n)
+    formula._loop = formula._loop or _compiled(formula.formula, tuple(drawn))
+    assert formula._loop is not formula.formula
+    plain, loop = formula.formula(*drawn), formula._loop(*drawn)
     assert plain.dtype == loop.dtype
     assert plain.tobytes() == loop.tobytes()
 
 
-@pytest.fixture
-def no_numba(monkeypatch) -> Iterator[None]:
-    monkeypatch.setitem(sys.modules, "numba", None)
-    _compiler.cache_clear()
-    yield
-    _compiler.cache_clear()
+def broken() -> ModuleType:
+    """A numba that starts and cannot compile."""
+    return ModuleType("numba")
 
 
-def test_without_numba_long_arrays_go_by_blocks(no_numba) -> None:
-    @Fused
-    def twice(x: Any) -> Any:
-        return x * 2.0
+@pytest.mark.parametrize("numba", [None, broken()], ids=["missing", "broken"])
+def test_without_numba_the_formula_stays(numba, monkeypatch) -> None:
+    monkeypatch.setitem(sys.modules, "numba", numba)
+    _numba.cache_clear()
+    try:
+        twice = Fused(lambda x: x * 2.0)
+        assert np.array_equal(twice(np.ones(LONG)), np.full(LONG, 2.0))
+        assert compiles() is (numba is not None)
+    finally:
+        _numba.cache_clear()
 
-    long = np.arange(3.0 * BLOCK + 5)
-    assert np.array_equal(twice(long), 2.0 * long)
-    assert not compiles()
+
+@needs_numba
+def test_threads_may_come_first_together() -> None:
+    twice, together = Fused(lambda x: x * 2.0), Barrier(4)
+
+    def call(_: int) -> Any:
+        together.wait()
+        return twice(np.ones(LONG))
+
+    with ThreadPoolExecutor(4) as pool:
+        assert all(np.array_equal(found, np.full(LONG, 2.0)) for found in pool.map(call, range(4)))
 
 
 @needs_numba
 def test_short_arrays_never_wait_for_a_compiler() -> None:
-    @Fused
-    def twice(x: Any) -> Any:
-        return x * 2.0
-
+    twice = Fused(lambda x: x * 2.0)
     twice(np.ones(LONG - 1))
     assert twice._loop is None
-    assert compiles()
-    assert np.array_equal(twice(np.ones(LONG)), np.full(LONG, 2.0))
-    assert twice._loop is not None
+    twice(np.ones(LONG))
+    assert twice._loop not in (None, twice.formula)
+
+
+def test_a_block_is_long_enough() -> None:
+    """Passes over all tasks go block by block: with a longer LONG nothing would ever be compiled."""
+    assert LONG <= BLOCK
 
 
 @needs_numba

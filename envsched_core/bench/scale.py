@@ -29,7 +29,7 @@ import numpy as np
 from envsched_core.baselines import REFERENCES, expand, make_scheduler
 from envsched_core.config import config_from
 from envsched_core.errors import ConfigError
-from envsched_core.fused import compiles
+from envsched_core.fused import LONG, compiles
 from envsched_core.recording import Recorder
 from envsched_core.records import Decision, GroupResult, TaskSpec
 from envsched_core.scheduler import EnvSched
@@ -118,8 +118,12 @@ def run_scale(plan: ScalePlan, progress: Callable[[int, int], None] | None = Non
             progress(done, len(plan.schedulers))
         with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
             found[name] = pool.submit(measure, plan, name).result()
-    how = "loops compiled by numba" if compiles() else "NumPy alone; the extra `scale` (numba) makes choosing faster"
-    notes = ("an invented catalogue: costs only, nothing on how well tasks are chosen", f"passes over all tasks: {how}")
+    compiled = "loops compiled by numba" if compiles() and plan.tasks >= LONG else "NumPy alone"
+    hint = "" if compiles() else "; the extra `scale` (numba) makes choosing faster"
+    notes = (
+        "an invented catalogue: costs only, nothing on how well tasks are chosen",
+        f"passes over all tasks: {compiled}{hint}",
+    )
     facts = {name: getattr(plan, name) for name in ("tasks", "environments", "batch_size", "steps", "seed")}
     return ScaleReport(**facts, schedulers=found, notes=notes)
 
