@@ -19,18 +19,8 @@ DASHBOARD = ROOT / "dashboard"
 
 LAYERS = [
     *("errors", "limits", "outgoing", "records", "config", "passes", "fused", "keyed", "catalogue", "moments"),
-    *(
-        "similarity",
-        "graph",
-        "features",
-        "regression",
-        "prediction",
-        "propagation",
-        "costs",
-        "predictor",
-        "evidence",
-        "ledger",
-    ),
+    *("similarity", "graph", "features", "regression", "prediction", "propagation", "costs", "predictor"),
+    *("evidence", "ledger"),
     *("problem", "placebo", "scores", "selection", "settled", "recording", "explanation", "scheduler", "baselines"),
     *("evaluate", "store", "replay", "live"),
     *("importers", "adapters", "testbed", "shadow", "bench", "views", "cli"),

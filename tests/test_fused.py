@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from importlib.util import find_spec
+from pathlib import Path
 from threading import Barrier
 from types import ModuleType
 from typing import Any
@@ -32,6 +33,7 @@ FORMULAS = {
     for formula in vars(module).values()
     if isinstance(formula, Fused)
 } | {f"alike_{size}": envsched_core.prediction._alike(size) for size in (1, 2, 3, 8, 9, 10, 33, 64)}
+CORE = Path(envsched_core.__file__).parent
 SPECIAL = np.array([0.0, -0.0, 1e-300, 1e-12, 1e-9, 0.5, 1.0, 1.0 + 2.0**-52, 3.0, 1e6, 1e12])
 
 
@@ -69,6 +71,12 @@ def test_a_compiled_loop_gives_the_same_bits(name: str, seed: int, n: int) -> No
     assert plain.tobytes() == loop.tobytes()
 
 
+def test_every_formula_is_among_them() -> None:
+    """A new one in another module must be held to the same."""
+    found = {path for path in CORE.rglob("*.py") if "@Fused" in path.read_text(encoding="utf-8")}
+    assert found == {Path(str(module.__file__)) for module in MODULES}
+
+
 def broken() -> ModuleType:
     """A numba that starts and cannot compile."""
     return ModuleType("numba")
@@ -81,7 +89,7 @@ def test_without_numba_the_formula_stays(numba, monkeypatch) -> None:
     try:
         twice = Fused(lambda x: x * 2.0)
         assert np.array_equal(twice(np.ones(LONG)), np.full(LONG, 2.0))
-        assert compiles() is (numba is not None)
+        assert not compiles()
     finally:
         _numba.cache_clear()
 
@@ -123,3 +131,5 @@ def test_decisions_do_not_depend_on_numba(name: str, monkeypatch) -> None:
     plain = decided()
     monkeypatch.setattr("envsched_core.fused.LONG", 1)
     assert decided() == plain
+    key = envsched_core.scores._key
+    assert key._loop not in (None, key.formula)  # it was used

@@ -118,12 +118,10 @@ def run_scale(plan: ScalePlan, progress: Callable[[int, int], None] | None = Non
             progress(done, len(plan.schedulers))
         with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
             found[name] = pool.submit(measure, plan, name).result()
-    compiled = "loops compiled by numba" if compiles() and plan.tasks >= LONG else "NumPy alone"
-    hint = "" if compiles() else "; the extra `scale` (numba) makes choosing faster"
-    notes = (
-        "an invented catalogue: costs only, nothing on how well tasks are chosen",
-        f"passes over all tasks: {compiled}{hint}",
-    )
+    how = "NumPy alone"
+    if plan.tasks >= LONG:
+        how = "loops compiled by numba" if compiles() else f"{how}; with the extra `scale` (numba) they take less time"
+    notes = ("an invented catalogue: costs only, nothing on how well tasks are chosen", f"passes over all tasks: {how}")
     facts = {name: getattr(plan, name) for name in ("tasks", "environments", "batch_size", "steps", "seed")}
     return ScaleReport(**facts, schedulers=found, notes=notes)
 

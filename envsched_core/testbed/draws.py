@@ -1,4 +1,4 @@
-"""Compiled keyed randomness, and the one door to the compiler.
+"""Compiled keyed randomness, and the door to the compiler for all of the testbed.
 
 Every rollout has a key made of what it is for (seed, stream, step, task, rollout); its k-th draw is a hash
 of that key and k. So a rollout does not depend on what was rolled out before it or beside it. The mixer is
