@@ -100,7 +100,8 @@ def _alike(size: int) -> Fused:
 
     The first is the product of (a + k) / (n + k) over k < size. Two factors from its ends are one:
     (a + k) (a + size - 1 - k) = a (a + size - 1) + k (size - 1 - k), and PAIRS of them are divided at once.
-    Each size has a formula of its own: only where a compiler knows how long they are are its inner loops cheap.
+    Each size has a formula of its own, whose loops are of a known length: only then does a compiler take many tasks at
+    once.
     """
     last, half, odd = size - 1.0, size // 2, size % 2
 
