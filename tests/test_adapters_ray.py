@@ -122,6 +122,19 @@ def test_builders_in_other_processes_report_to_the_actor(cluster, tmp_path):
     assert len(observed(tmp_path / "run")) == BATCH
 
 
+def served_after_restart(desk: RayScheduler) -> dict[int, Any]:
+    """What the new actor found on record; `ray.kill` returns before the old one, which found nothing, is gone."""
+    end = time.monotonic() + 60
+    while time.monotonic() < end:
+        try:
+            if served := desk.served():
+                return served
+        except ray.exceptions.RayActorError:
+            pass  # neither is there
+        time.sleep(0.1)
+    raise AssertionError("no actor came back within a minute")
+
+
 def test_the_actor_comes_back_after_a_crash_with_the_run(cluster, tmp_path):
     desk = RayScheduler(tmp_path / "run", CONFIG, name="four")
     slots = Slots(desk, tasks_of(rows()))
@@ -129,9 +142,8 @@ def test_the_actor_comes_back_after_a_crash_with_the_run(cluster, tmp_path):
     slots.observe([slot.result(rewards(slot.task)) for slot in before])
     assert desk.metrics()["picks/observed"] == BATCH
     ray.kill(desk._actor(), no_restart=False)
-    end = time.monotonic() + 60
-    while not (after := desk.ask(1, step=1)) and time.monotonic() < end:
-        time.sleep(0.1)
+    assert [pick.pick_id for pick in served_after_restart(desk)[0]] == [slot.pick_id for slot in before]
+    after = desk.ask(1, step=1)
     assert after[0].pick_id not in {slot.pick_id for slot in before}
     assert desk.metrics()["picks/observed"] == BATCH
     desk.close()
