@@ -90,7 +90,8 @@ def test_a_worker_that_is_killed_takes_no_group_with_it(cluster, tmp_path):
     workers = reporters("two", 4)
     batch = [slots.at(k) for k in range(2 * BATCH)]
     jobs = jobs_of(batch)  # every worker scores one rollout of each group
-    running = [w.work.remote(jobs[k::4], 0.05) for k, w in enumerate(workers)]
+    pauses = [0.05, 0.05, 0.05, 60.0]  # however late it is killed, the last has not done all of its own
+    running = [w.work.remote(jobs[k::4], pauses[k]) for k, w in enumerate(workers)]
     while desk.metrics()["adapter/waiting_groups"] < 2:
         time.sleep(0.02)
     ray.kill(workers[3])
