@@ -125,7 +125,7 @@ def test_builders_in_other_processes_report_to_the_actor(cluster, tmp_path):
 
 def served_after_restart(desk: RayScheduler) -> dict[int, Any]:
     """What the new actor found on record; `ray.kill` returns before the old one, which found nothing, is gone."""
-    end = time.monotonic() + 60
+    end = time.monotonic() + 300
     while time.monotonic() < end:
         try:
             if served := desk.served():
@@ -133,7 +133,7 @@ def served_after_restart(desk: RayScheduler) -> dict[int, Any]:
         except ray.exceptions.RayActorError:
             pass  # neither is there
         time.sleep(0.1)
-    raise AssertionError("no actor came back within a minute")
+    raise AssertionError("no actor came back within five minutes")
 
 
 def test_the_actor_comes_back_after_a_crash_with_the_run(cluster, tmp_path):
