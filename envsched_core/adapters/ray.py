@@ -6,7 +6,8 @@
 The actor is detached and found by name in a namespace of its own, so it outlives the process that made it; made twice,
 it is one. `ask` waits for its answer, reports do not: they are on their way when the call returns, and have arrived
 when `flush` does. Rollouts that died with their worker leave a group short, never lost: what was reported of it is
-observed when its pick would expire. Restarted by Ray, the actor resumes the run folder.
+observed when its pick would expire. Restarted by Ray, the actor resumes the run folder: what was sent meanwhile
+arrives then, single rewards of groups that it had not complete are gone.
 """
 
 from __future__ import annotations
@@ -112,7 +113,7 @@ class RayScheduler:
 
     @harmless(dict[str, float])
     def metrics(self) -> dict[str, float]:
-        """Counters and gauges; waits, so that what this process sent before is in them."""
+        """Counters and gauges; waits, so that what this process sent before is in them. None at all as with `ask`."""
         return dict(self._ask("metrics"))
 
     @harmless(lambda: None)
@@ -134,7 +135,8 @@ class RayScheduler:
         return self._ray().get(self._actor().call.remote(name, arguments, named))
 
     def _tell(self, name: str, *arguments: Any, **named: Any) -> None:
-        self._last = self._actor().call.remote(name, arguments, named)
+        # Sent again where the actor went away before it answered: what it is told twice counts once.
+        self._last = self._actor().call.options(max_task_retries=-1).remote(name, arguments, named)
 
     def _known_sizes(self) -> tuple[int, int]:
         if self._sizes is None:
